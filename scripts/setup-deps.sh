@@ -22,7 +22,7 @@ PACKAGES=(
 	# selftests/mm
 	libcap-dev libnuma-dev
 	# checks
-	shellcheck sparse codespell
+	shellcheck sparse codespell spin
 	# reports, plots
 	python3 gnuplot-nox
 	# the way to the list
