@@ -5,7 +5,8 @@
 #
 #	. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 #
-# Exit codes: 0 done, 1 the work failed, 2 the command line is wrong.
+# Exit codes: 0 done, 1 the work failed, 2 the command line is wrong, 4 it
+# cannot be done here (as in kselftest).
 
 set -euo pipefail
 
@@ -22,7 +23,8 @@ LINUX=$BUILD/linux
 SELF=${0##*/}
 export TOP BUILD LINUX
 
-readonly EX_FAIL=1 EX_USAGE=2
+# shellcheck disable=SC2034 # used by those who source this
+readonly EX_FAIL=1 EX_USAGE=2 EX_SKIP=4
 
 say()
 {
