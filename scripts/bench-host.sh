@@ -80,7 +80,8 @@ need python3 taskset sha256sum
 lock bench-host
 mkdir -p "$results"
 work=$(mktemp -d "$BUILD/bench-host.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+new=$results/.$run.new
+trap 'rm -rf "$work" "$new"' EXIT
 trap 'say "$SELF: interrupted, nothing is kept"; exit 130' INT
 trap 'say "$SELF: terminated, nothing is kept"; exit 143' TERM HUP
 
@@ -131,7 +132,6 @@ done
 		grep -v 'no multiple of the folio size' || :
 	cat "$work/machine"
 } >"$work/env.txt"
-new=$results/.$run.new
 rm -rf "$new"
 mkdir "$new"
 cp -r "$work/env.txt" "$work/raw" "$new/"

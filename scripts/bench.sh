@@ -78,7 +78,7 @@ if [ -n "$quick" ]; then
 	plan=("--size 1p,400K,4M --rounds 3")
 else
 	plan=("--size 1p,400K,64M --rounds 5"
-	      "--size 400M --rounds 3 --iterations 1")
+	      "--size 400M --rounds 3 --iterations 1 --scenario shared-dirty-toggle,anon-read-toggle,anon-none-toggle")
 fi
 
 # The order of boots.
@@ -89,6 +89,7 @@ done
 sequence+=("${kernel[0]}")
 
 results=${RESULTS:-$TOP/bench-results}
+new=$results/.$run.new
 stage=$BUILD/bench/$run
 vm_run=${VM_RUN:-$TOP/scripts/vm-run.sh}
 kernel_build=${KERNEL_BUILD:-$TOP/scripts/kernel-build.sh}
@@ -124,6 +125,7 @@ cleanup()
 		kill -TERM "$pid" 2>/dev/null || :
 	done
 	wait
+	rm -rf "$new" "${built_dir-}"
 }
 stopped()
 {
@@ -137,9 +139,15 @@ trap 'stopped terminated 143' TERM HUP
 # ---- kernels and benchmark ---------------------------------------------------
 
 built=()
+mkdir -p "$BUILD/bench"
+built_dir=$BUILD/bench/.$run.built
 for k in "${kernel[@]}"; do
-	dir=$("$kernel_build" "$k" --config "$config") || die "no kernel $k"
-	built+=("$dir")
+	# In the background, so that a signal is heeded at once.
+	setpriv --pdeathsig TERM "$kernel_build" "$k" --config "$config" >"$built_dir" &
+	pids=($!)
+	wait "${pids[0]}" || die "no kernel $k"
+	pids=()
+	built+=("$(cat "$built_dir")")
 done
 
 # of KERNEL-NUMBER KEY: a line of its build.txt.
@@ -281,19 +289,18 @@ while [ ${#todo[@]} -gt 0 ] || [ ${#pids[@]} -gt 0 ]; do
 	if [ $((SECONDS - last)) -ge 20 ]; then
 		last=$SECONDS
 		for n in "${!pids[@]}"; do
-			step "boot $n, ${sequence[$n]}: $(grep -ac '^ok ' "$stage/out/$n.ktap" || :) of $(sed -n 's/^1\.\.//p' "$stage/out/$n.ktap" | head -n 1) in part $(grep -ac '^1\.\.' "$stage/out/$n.ktap" || :)"
+			step "boot $n, ${sequence[$n]}: $(sed -nE 's/^ok [0-9]+ (# SKIP )?//p' "$stage/out/$n.ktap" | tail -n 1 | grep . || echo booting)"
 		done
 	fi
 done
 
 # ---- result ------------------------------------------------------------------
 
-new=$results/.$run.new
 rm -rf "$new"
 mkdir -p "$new"
 {
 	cat "$stage/key"
-	echo "changed_files: $(git -C "$LINUX" diff --name-only "$(of 0 commit)" "$(of $((${#kernel[@]} - 1)) commit)" | tr '\n' ' ')"
+	echo "changed_files: $(git -C "$LINUX" diff --name-only "$(of 0 commit)" "$(of $((${#kernel[@]} - 1)) commit)" | paste -sd ' ')"
 	sed -n 's/^# page_size: /page_size: /p; s/^# folio_orders_verified: /folio_orders_verified: /p' \
 		"$stage/out/0.ktap" | sort -u
 	# Anything else was refused above.

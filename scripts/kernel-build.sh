@@ -91,6 +91,7 @@ key()
 }
 
 lock "src-$name"
+start=$SECONDS
 want=$(key)
 if [ "$(head -n 5 "$out/build.txt" 2>/dev/null)" = "$want" ]; then
 	step "$config-$name: nothing to do"
@@ -128,31 +129,40 @@ run_log "$log" git -C "$src" -c checkout.workers="$jobs" -c advice.detachedHead=
 
 # Objects in a subdirectory of the sources: Kbuild then names every file
 # relative to it, and the objects (and ccache's hashes) do not depend on where
-# the tree is. ccache is called gcc so that a "make O=" by hand agrees with us.
+# the tree is.
 mkdir -p "$obj"
 ln -sfn "../src/$name/obj-$config" "$BUILD/obj/$config-$name"
-export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$BUILD
-if ccache=$(command -v ccache); then
+
+# ccache hides behind the name gcc, so that a "make O=" by hand agrees with the
+# command lines recorded here. Its depend mode saves a run of the preprocessor,
+# a quarter of the time, but is blind to .incbin: not for assembler.
+if command -v ccache >/dev/null; then
 	mkdir -p "$BUILD/ccache-bin"
-	ln -sfn "$ccache" "$BUILD/ccache-bin/gcc"
+	cat >"$BUILD/ccache-bin/gcc.tmp$$" <<-EOF
+		#!/bin/sh
+		for arg; do
+			case \$arg in
+			*.S) exec $(command -v gcc) "\$@" ;;
+			esac
+		done
+		exec ccache $(command -v gcc) "\$@"
+	EOF
+	chmod +x "$BUILD/ccache-bin/gcc.tmp$$"
+	mv "$BUILD/ccache-bin/gcc.tmp$$" "$BUILD/ccache-bin/gcc"
 	export PATH=$BUILD/ccache-bin:$PATH
+	export CCACHE_DEPEND=1 CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=$BUILD
 fi
 # An image is the same bytes whenever, wherever and by whom it is built.
 export KBUILD_BUILD_TIMESTAMP='2026-01-01 00:00:00 UTC' KBUILD_BUILD_VERSION=1
 export KBUILD_BUILD_USER=user KBUILD_BUILD_HOST=host LOCALVERSION=
 unset MAKEFLAGS MFLAGS KCFLAGS KBUILD_OUTPUT KCONFIG_CONFIG ARCH CROSS_COMPILE
 
-kmake()
-{
-	make -C "$src" O="obj-$config" -j"$jobs" "$@"
-}
-
 # make's output goes to the log; say from time to time how far it is.
 run_make()
 {
 	local rc=0 t=0
 
-	kmake "$@" >>"$log" 2>&1 &
+	make -C "$src" O="obj-$config" -j"$jobs" "$@" >>"$log" 2>&1 &
 	job=$!
 	while kill -0 "$job" 2>/dev/null; do
 		sleep 0.2
@@ -171,9 +181,8 @@ run_make()
 step "$config-$name: configuring"
 : >"$log"
 run_make tinyconfig
-{
-	"$src/scripts/kconfig/merge_config.sh" -Q -m -O "$obj" "$obj/.config" "${fragments[@]}"
-} >>"$log" 2>&1 || die "merge_config.sh failed: $log"
+"$src/scripts/kconfig/merge_config.sh" -Q -m -O "$obj" "$obj/.config" "${fragments[@]}" \
+	>>"$log" 2>&1 || die "merge_config.sh failed: $log"
 run_make olddefconfig
 
 # The last word on an option counts; "is not set" is also true of an option
@@ -211,7 +220,7 @@ cp "$obj/.config" "$out.tmp$$/config"
 	echo "config_sha256: $(sha256sum <"$obj/.config" | cut -d' ' -f1)"
 	echo "bzImage_sha256: $(sha256sum <"$obj/arch/x86/boot/bzImage" | cut -d' ' -f1)"
 	echo "vmlinux_sha256: $(sha256sum <"$obj/vmlinux" | cut -d' ' -f1)"
-	echo "build_seconds: $SECONDS"
+	echo "build_seconds: $((SECONDS - start))"
 } >"$out.tmp$$/build.txt"
 mv -T "$out.tmp$$" "$out"
 step "$config-$name: done"

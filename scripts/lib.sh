@@ -26,6 +26,9 @@ export TOP BUILD LINUX
 # shellcheck disable=SC2034 # used by those who source this
 readonly EX_FAIL=1 EX_USAGE=2 EX_SKIP=4
 
+# set -e ends a script without a word; say where it was.
+trap 'printf "%s: stopped at line %d, exit code %d: %s\n" "${0##*/}" "$LINENO" "$?" "$BASH_COMMAND" >&2' ERR
+
 say()
 {
 	printf '%s\n' "$*" >&2

@@ -31,7 +31,9 @@ need gnuplot
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/plot.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 
-# Columns: panel, row, number of the kernel, its name, value, row's label.
+what=$(head -n 1 "$run/summary.csv" | sed 's/.*median_\([a-z]*\)_.*/\1/')
+
+# Columns: panel, row, number of the kernel, its name, value, pages, row's label.
 python3 - "$run/summary.csv" >"$tmp/data" <<'PYTHON'
 import csv
 import sys
@@ -54,11 +56,13 @@ for r in rows:
     if label not in labels:
         labels.append(label)
     print(f'{int(r["phase"] == "restore")} {labels.index(label)} '
-          f'{kernels.index(r["kernel"])} "{r["kernel"]}" {r[value]} "{label}"')
+          f'{kernels.index(r["kernel"])} "{r["kernel"]}" {r[value]} {r["pages"]} "{label}"')
 PYTHON
 [ -s "$tmp/data" ] || die "$run/summary.csv has nothing to draw"
 rows=$(awk '$2 > m { m = $2 } END { print m + 1 }' "$tmp/data")
 kernels=$(awk '$3 > m { m = $3 } END { print m + 1 }' "$tmp/data")
+
+size="$(awk '$6 > m { m = $6 } END { print m / 256 " MiB" }' "$tmp/data")"
 
 draw()
 {
@@ -70,7 +74,9 @@ kernels = $kernels
 h = 0.8 / kernels
 color(k) = k == 0 ? 0x9a9a9a : word("0x1f5fa8 0xd1802f 0x3f8f55 0x8454a0 0xb03a48", (int(k) - 1) % 5 + 1) + 0
 name(k) = system(sprintf("awk '\$3 == %d { gsub(/\\"/, \\"\\", \$4); print \$4; exit }' $tmp/data", k))
-set multiplot layout 1,2 margins 0.20,0.98,0.07,0.90 spacing 0.03
+stats "$tmp/data" using 5 nooutput
+set label 1 "$what per page, $size" at screen 0.02, screen 0.965 left font ",13"
+set multiplot layout 1,2 margins 0.23,0.98,0.07,0.86 spacing 0.03
 set style fill solid noborder
 set border 1 lc rgb "#606060"
 set tics nomirror scale 0 textcolor rgb "#202020"
@@ -78,22 +84,24 @@ unset ytics
 set xtics out
 set grid xtics lc rgb "#e4e4e4" lt 1
 set yrange [rows - 0.4:-0.6]
-stats "$tmp/data" using 5 nooutput
 set xrange [0:STATS_max * 1.14]
-set key top right at graph 1, graph 1.09 horizontal Left reverse samplen 1 width 1
+set key at screen 0.98, screen 0.985 top right horizontal Left reverse samplen 1 width 1
 do for [p = 0:1] {
-	set title (p ? "restore" : "protect, or the call that is named") offset 0,-0.5 left at graph 0
+	set title (p ? "restore" : "protect (or the call that is named)")
 	if (p == 0) {
 		unset key
 	} else {
 		set key
+	}
+	if (p == 1) {
+		unset label 1
 	}
 	plot for [k = 0:kernels - 1] "$tmp/data" \\
 		using (\$1 == p && \$3 == k ? \$5 / 2 : NaN):(\$2 + (k - (kernels - 1) / 2.0) * h):(\$5 / 2):(h / 2) \\
 		with boxxyerror lc rgb color(k) title name(k), \\
 	     "" using (\$1 == p ? \$5 : NaN):(\$2 + (\$3 - (kernels - 1) / 2.0) * h):(sprintf(" %.0f", \$5)) \\
 		with labels left font ",9" tc rgb "#303030" notitle, \\
-	     "" using (p == 0 && \$3 == 0 ? 0 : NaN):2:6 with labels right offset -0.7,0 notitle
+	     "" using (p == 0 && \$1 == 0 && \$3 == 0 ? 0 : NaN):2:7 with labels right offset -0.7,0 notitle
 }
 unset multiplot
 GNUPLOT
