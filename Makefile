@@ -36,7 +36,7 @@ bench-host: tree
 
 .PHONY: harness
 harness: tree
-	@scripts/harness/harness.sh harness
+	@scripts/harness/harness.sh run $(if $(PEERS),--peers)
 
 .PHONY: difftest
 difftest: tree

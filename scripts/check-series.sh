@@ -150,7 +150,7 @@ for p in "$patches"/[0-9]*.patch; do
 			--ignore FILE_PATH_CHANGES,MISSING_SIGN_OFF "$p" 2>/dev/null)
 	while IFS= read -r w; do
 		complain "$name: spelling: $w"
-	done < <(cd "$patches" && codespell -L 'fro,ro' "$name" || true)
+	done < <(cd "$patches" && { codespell -L "fro,ro" "$name" || true; })
 	if [ "$build" = 1 ] && grep -qE '^\+\+\+ b/(mm|arch|include)/' "$p"; then
 		compile "$name"
 	fi

@@ -565,7 +565,9 @@ def gate(run):
                 r.ratio - limit(r.cell) > (0 if limit(r.cell) < 1 else r.noise):
             missed.append(f"{describe(r.cell)}: ratio {r.ratio:.4f}, limit "
                           f"{limit(r.cell):.2f}")
-        elif max(r.a.spread, r.b.spread) > 0.02:
+        elif max(r.a.spread, r.b.spread) > \
+                (0.10 if r.cell[-1] == "post_touch" else 0.02):
+            # Touching is short: a timer tick more or less shows.
             missed.append(f"{describe(r.cell)}: "
                           f"{100 * max(r.a.spread, r.b.spread):.1f} % between "
                           "boots of one kernel, so it can't be judged")

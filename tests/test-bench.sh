@@ -118,7 +118,8 @@ usage()
 {
 	local opt
 
-	"$bench" --help | grep -q '^bench.sh'
+	"$bench" --help >"$tmp/out"
+	grep -q '^bench.sh' "$tmp/out"
 	for opt in --bad --kernels "--kernels base" "--kernels base,base" \
 		"--kernels base,a/b" "--boots 0" "--boots x" "--run ../x" \
 		"--run public" "--jobs 0" extra; do

@@ -3,7 +3,8 @@
 #
 # test-harness.sh
 #
-# scripts/harness: its two jobs must see what is wrong. Needs build/linux.
+# scripts/harness: its two jobs must see what is wrong, and nothing is wrong
+# with the series. Needs build/linux.
 
 # shellcheck disable=SC2317 # the tests are called by name
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
@@ -13,6 +14,9 @@
 [ -d "$LINUX/.git" ] || die "build/linux is not there; run scripts/kernel-tree.sh"
 
 h=$TOP/scripts/harness/harness.sh
+# A mutant of our own; gone even after ^C.
+survivor=$TOP/scripts/harness/mutants/zz-test-$$
+trap 'rm -rf "$tmp" "$survivor"' EXIT
 quick=(--kinds anon-exclusive --orders "0,9" --rounds 1)
 
 usage()
@@ -48,7 +52,14 @@ no_number_for_wrong_results()
 {
 	local t=$BUILD/wt-test-harness
 
-	git -C "$LINUX" worktree add -q -f --detach "$t" base
+	rm -rf "$t"	# of a run that was stopped
+	git -C "$LINUX" worktree add -q -f --detach --no-checkout "$t" base
+	# Of all the files only this one, which takes no time.
+	git -C "$t" read-tree HEAD
+	git -C "$t" ls-files -z |
+		git -C "$t" update-index -z --skip-worktree --stdin
+	git -C "$t" update-index --no-skip-worktree mm/mprotect.c
+	git -C "$t" checkout -q mm/mprotect.c
 	sed -i 's/^\t\t\tpages += nr_ptes;/\t\t\tpages++;/' "$t/mm/mprotect.c"
 	run 1 "$h" bench --kernels base --tree "$t" "${quick[@]}"
 	err_has 'order 9 .* returned a wrong count; no number is given'
@@ -57,6 +68,26 @@ no_number_for_wrong_results()
 	run 1 "$h" bench --kernels base --tree "$t" "${quick[@]}"
 	err_has 'entry 0 is .*; no number is given'
 	git -C "$LINUX" worktree remove --force "$t"
+}
+
+# Nothing waits for an idle machine: the ratios are of kernels that take
+# turns, and what misses is measured again.
+series_is_faster()
+{
+	run 0 "$h" bench --gate
+	out_has '^gate: met$'
+	cat "$tmp/out"
+}
+
+# base is not twice as fast as base, however often it is asked.
+gate_can_be_missed()
+{
+	run 1 "$h" bench --gate --kernels base,base --kinds shared-dirty \
+		--orders 0 --rounds 1
+	out_has '^missed: shared-dirty order 0 rising 16384 pages restore: .*, once more$'
+	out_has '^gate: MISSED$'
+	run 1 "$h" bench --gate --kernels base "${quick[@]}"
+	err_has 'compares two kernels'
 }
 
 judges()
@@ -70,17 +101,27 @@ judges()
 	cmp -s "$tmp/first" "$tmp/out" || why "case 12345 is another one now"
 }
 
+series_is_the_same()
+{
+	run 0 "$h" difftest --cases 10000000
+	out_has '^10000000 cases, '
+	out_has '^no difference$'
+	cat "$tmp/out"
+}
+
+# One by its result, the other one by the race against hardware.
 catches_a_mutant()
 {
-	run 0 "$h" mutants --cases 100000 softleaf-skipped
+	run 0 "$h" mutants --cases 1000000 softleaf-skipped race-accessed-dropped
 	out_has '^softleaf-skipped +case [0-9]+ of seed 1: DIFFERENT$'
-	out_has '^1 of 1 caught$'
+	out_has '^race-accessed-dropped +race: other: entry .*: A is lost'
+	out_has '^2 of 2 caught$'
 }
 
 # The target fails if a mutant survives: one that changes nothing does.
 tells_of_a_survivor()
 {
-	local m=$TOP/scripts/harness/mutants/zz-test-$$
+	local m=$survivor
 
 	printf '%s\n' 'file: mm/mprotect.c' 'find:' 'long pages = 0, ret;' \
 		'replace:' 'long ret, pages = 0;' >"$m"
@@ -92,13 +133,15 @@ tells_of_a_survivor()
 	run 1 "$h" mutants --cases 100000 "$(basename "$m")"
 	out_has 'SURVIVED'
 	out_has '^0 of 1 caught$'
-	rm -f "$m"
 }
 
 t "wrong command lines" usage
 t "times base" times_base
 t "no number for a wrong count or entry" no_number_for_wrong_results
+t "the series is faster everywhere, twice at order 0" series_is_faster
+t "the gate can be missed" gate_can_be_missed
 t "judges base the same as base, replays" judges
+t "the series leaves what base leaves, 10^7 times" series_is_the_same
 t "catches a mutant" catches_a_mutant
 t "tells of a mutant that survives" tells_of_a_survivor
 finish

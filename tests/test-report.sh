@@ -181,7 +181,9 @@ harness()
 	[ "$(grep -c '^shared-dirty .*2.25' "$tmp/out")" -eq 1 ]
 	[ "$(wc -L <"$tmp/out")" -le 76 ]
 	! grep -E '9.99|7.77|series-1' "$tmp/out" || return 1
-	"$report" show harness-all x-harness | grep -q 7.77
+	# Not through a pipe: grep -q would end it early.
+	"$report" show harness-all x-harness >"$tmp/out"
+	grep -q 7.77 "$tmp/out"
 	sed -i '8s/2.25/x/' "$dir/summary.csv"
 	fails "x-harness/summary.csv:8: " "$report" show harness x-harness
 	rm -r "$dir"

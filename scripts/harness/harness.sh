@@ -16,6 +16,9 @@
 #   --cold          evict the struct pages between calls
 #   --full          the whole matrix instead of 16384 pages, rising frames
 #   --csv FILE      raw samples
+#   --gate          hold the second kernel against the first as "run" does;
+#                   what misses is measured again, 3 times with ever more
+#                   rounds. Exit code 1 if it still misses.
 #   FILTER          --kinds LIST, --orders LIST, --layouts LIST, --sizes LIST
 #
 # harness.sh run [--peers] [--rounds N] [--out DIR]
@@ -78,7 +81,7 @@ bench()
 		--tree) trees+=("$2"); shift ;;
 		--rounds|--kinds|--orders|--layouts|--sizes|--csv)
 			args+=("$1" "$2"); shift ;;
-		--cold|--full) args+=("$1") ;;
+		--cold|--full|--gate) args+=("$1") ;;
 		*) usage_error "unknown option '$1'" ;;
 		esac
 		shift
@@ -146,7 +149,7 @@ run()
 		shift
 	done
 	mkdir -p "$HBUILD/kernels"
-	out=${out:-$TOP/bench-results/$(date -u +%Y%m%d-%H%M%S)-harness}
+	out=${out:-$TOP/bench-results/harness}
 	lock harness
 	bench_spec base "$(kernel_dir base)"
 	for d in "$HARNESS"/alternatives/*.diff; do
@@ -185,6 +188,7 @@ run()
 	if command -v gnuplot >/dev/null; then
 		plot "$out.tmp" || warn "no plot"
 	fi
+	rm -rf "$out"
 	mv "$out.tmp" "$out"
 	say "written: $out"
 	exit $i

@@ -24,6 +24,7 @@
 #define RW		0x002UL
 #define ACCESSED	0x020UL
 #define DIRTY		0x040UL
+#define SAVED_DIRTY	(1UL << 58)
 #define EFLAGS_TF	0x100UL
 
 #define MAX_ENTRIES	3
@@ -34,6 +35,8 @@ static unsigned int first_entry, nr_entries, picked;
 static unsigned int moment, read_at, write_at;
 static bool shadow_stacks;		/* has the CPU */
 static unsigned long got[MAX_WINDOW];	/* bits that the walker set */
+/* What base makes of the entries: see references(). */
+static unsigned long reference[4][MAX_ENTRIES];
 
 /*
  * A locked read-modify-write of an entry that is still there. CPUs without
@@ -118,17 +121,46 @@ static unsigned int run(struct judge *j, const struct h_kernel *k,
 	return moment;
 }
 
+/*
+ * Base's results if the walker did all before or nothing at all; each of the
+ * whole range, and (it may not batch then) of every entry alone.
+ */
+static void references(struct judge *j, const struct test_case *c)
+{
+	static struct test_case alone;
+	unsigned long out[MAX_WINDOW];
+	unsigned int i, never;
+
+	alone = *c;
+	for (never = 0; never < 2; never++) {
+		run(j, &h_base, c, -never, -never, reference[never]);
+		memcpy(reference[2 + never], reference[never],
+		       sizeof(reference[never]));
+		for (i = c->first; i < c->last; i++) {
+			alone.first = i;
+			alone.last = i + 1;
+			run(j, &h_base, &alone, -never, -never, out);
+			reference[2 + never][i] = out[i];
+		}
+	}
+}
+
 static bool wrong(struct judge *j, const struct h_kernel *k,
 		  const struct test_case *c, unsigned int r, unsigned int w,
 		  unsigned int *accesses, char *text)
 {
 	unsigned long out[MAX_WINDOW];
-	unsigned int i;
+	unsigned int i, n;
 
 	*accesses = run(j, k, c, r, w, out);
 	for (i = 0; i < nr_entries; i++) {
+		unsigned long odd = ~(ACCESSED | DIRTY | SAVED_DIRTY);
 		long flags = k->pte_flags(out[i]);
 		const char *lost = NULL;
+
+		/* Any other bit is as in one of base's results. */
+		for (n = 0; n < 4; n++)
+			odd &= out[i] ^ reference[n][i];
 
 		if ((got[i] & DIRTY) && (flags < 0 ||
 		    !(flags & (H_DIRTY | H_SAVED_DIRTY))))
@@ -140,6 +172,8 @@ static bool wrong(struct judge *j, const struct h_kernel *k,
 		else if (shadow_stacks && (got[i] & DIRTY) &&
 			 !(flags & H_WRITE) && (flags & H_DIRTY))
 			lost = "a proper shadow-stack state";
+		else if (odd)
+			lost = "base's result";
 		if (!lost)
 			continue;
 		sprintf(text, "%s: entry %u: %s is lost: hardware read before access %u and wrote before access %u of %u, %#lx became %#lx (cp_flags %#x, vma %#x)",
@@ -206,17 +240,20 @@ int judge_race(struct judge *j, const struct test_case *original, char *text)
 
 	/* Base is here to show that the test itself is right. */
 	picked = -1U;
+	references(j, &c);
 	accesses = 1;
 	for (r = 0; r <= accesses && !bad; r++)
 		bad = wrong(j, &h_base, &c, r, r, &accesses, text);
 	/* Entry by entry, so that neighbours come to differ... */
 	for (picked = 1; picked < 1U << nr_entries && !bad; picked <<= 1) {
+		references(j, &c);
 		accesses = 1;
 		for (r = 0; r <= accesses && !bad; r++)
 			bad = wrong(j, &h_other, &c, r, r, &accesses, text);
 	}
 	/* ... and all together, written to at any time after the read. */
 	picked = -1U;
+	references(j, &c);
 	accesses = 1;
 	for (r = 0; r <= accesses && !bad; r++)
 		for (w = r; w <= accesses && !bad; w++)
