@@ -5,18 +5,19 @@
 .PHONY: help
 help:
 	@printf '%s\n' \
-	'make bench       before/after table: guest instructions a page (QEMU)' \
-	'make test        all tests; ends with "N passed, N failed, N skipped"' \
-	'make bench-host  the same benchmark on the running kernel, in ns' \
-	'make harness     ns a page of change_protection() run in user space' \
-	'                 PEERS=1: with v6.12, v6.17, v6.18 and v7.1' \
-	'make difftest    base and series against each other; N= cases' \
-	'make mutants     wrong versions of the series, each must be caught' \
-	'make model       spin: no Accessed or Dirty bit is lost' \
-	'make report      rewrite the generated tables from bench-results/' \
-	'make setup       install what is missing (Debian packages)' \
-	'make tree        build/linux: the branches base and series' \
-	'make clean       remove build/'
+	'make bench        before/after table: guest instructions a page (QEMU)' \
+	'make test         all tests; ends with "N passed, N failed, N skipped"' \
+	'make bench-host   the same benchmark on the running kernel, in ns' \
+	'make harness      ns a page of change_protection() run in user space' \
+	'                  PEERS=1: with v6.12, v6.17, v6.18 and v7.1' \
+	'make difftest     base and series against each other; N= cases' \
+	'make mutants      wrong versions of the series, each must be caught' \
+	'make boot-distro  base and series, configured as distributions do' \
+	'make model        spin: no Accessed or Dirty bit is lost' \
+	'make report       rewrite the generated tables from bench-results/' \
+	'make setup        install what is missing (Debian packages)' \
+	'make tree         build/linux: the branches base and series' \
+	'make clean        remove build/'
 
 .PHONY: setup
 setup:
@@ -45,6 +46,10 @@ difftest: tree
 .PHONY: mutants
 mutants: tree
 	@scripts/harness/harness.sh mutants
+
+.PHONY: boot-distro
+boot-distro: tree
+	@tests/test-boot.sh --distro
 
 .PHONY: model
 model: setup

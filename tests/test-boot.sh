@@ -1,16 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# test-boot.sh
+# test-boot.sh [--distro]
 #
-# Base, every patch of the series, and all of it as distributions configure
-# kernels: each builds, boots, and passes the selftest without a splat.
+# Base and every patch of the series: each builds, boots, and passes the
+# selftest without a splat.
+#
+#   --distro  instead, base and series with the options of distributions
+#             (scripts/configs/distro.config)
 
 # shellcheck disable=SC2317 # the tests are called by name
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 . "$TOP/tests/lib.sh"
 
-[ $# -eq 0 ] || help_exit
+config=bench
+case ${1:-} in
+'') ;;
+--distro) config=distro ;;
+*) help_exit ;;
+esac
 
 "$TOP/scripts/kernel-tree.sh"
 make -s -C "$TOP/tools-testing-selftests-mm"
@@ -27,7 +35,6 @@ t_boot()
 }
 
 n_patches=$(git -C "$LINUX" rev-list --count base..series)
-config=bench
 variants=(base)
 for ((i = 1; i <= n_patches; i++)); do
 	# The same kernel as the one before: only tools are touched.
@@ -39,10 +46,8 @@ for ((i = 1; i <= n_patches; i++)); do
 done
 # The last of them is the kernel of the whole series.
 variants[-1]=series
+[ "$config" = bench ] || variants=(base series)
 for variant in "${variants[@]}"; do
-	t "$variant builds, boots and passes the selftest" t_boot
+	t "$variant ($config) builds, boots and passes the selftest" t_boot
 done
-config=distro
-variant=series
-t 'series with the options of distributions' t_boot
 finish
