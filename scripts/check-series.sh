@@ -68,6 +68,7 @@ compile()
 	local name=$1 log=$BUILD/log/check-series-$1.log
 
 	if ! make -C "$tree" O="$obj" -j"$(nproc)" CC='ccache gcc' W=1 C=1 \
+		CHECK='sparse -D__typeof_unqual__=__typeof__' \
 		"${objects[@]}" >"$log" 2>&1; then
 		complain "$name: does not build: $(grep -m 1 -E 'error|Error' "$log") (log: $log)"
 		return
@@ -141,13 +142,14 @@ for p in "$patches"/[0-9]*.patch; do
 		git -C "$tree" am --abort
 		break
 	fi
-	# A new file in a directory that MAINTAINERS covers, and the sign-off
-	# that only the submitter can give, are no findings.
+	# No findings: a new file in a directory that MAINTAINERS covers, the
+	# sign-off that only the submitter can give, commits that a tree without
+	# history does not know.
 	while IFS= read -r w; do
 		complain "$name: $w"
 	done < <(cd "$tree" && perl scripts/checkpatch.pl --strict --terse \
 			--no-summary --no-tree --codespell --showfile \
-			--ignore FILE_PATH_CHANGES,MISSING_SIGN_OFF "$p" 2>/dev/null)
+			--ignore FILE_PATH_CHANGES,MISSING_SIGN_OFF,UNKNOWN_COMMIT_ID "$p" 2>/dev/null)
 	while IFS= read -r w; do
 		complain "$name: spelling: $w"
 	done < <(cd "$patches" && { codespell -L "fro,ro" "$name" || true; })

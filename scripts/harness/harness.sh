@@ -188,6 +188,7 @@ run()
 	if command -v gnuplot >/dev/null; then
 		plot "$out.tmp" || warn "no plot"
 	fi
+	gzip -9 -n "$out.tmp/raw/harness.csv"
 	rm -rf "$out"
 	mv "$out.tmp" "$out"
 	say "written: $out"
