@@ -93,9 +93,10 @@ if [ "$build" = 1 ]; then
 	compile base
 fi
 
-# Where each figure of a changelog has to be found.
+# Where each figure of a changelog has to be found, if rounded.
 figures=$(find "$TOP/bench-results" -name 'summary.*' -exec cat {} + |
-	  { grep -oE '[0-9]+\.[0-9]+' || true; } | sort -u)
+	  { grep -oE '[0-9]+\.[0-9]+' || true; } |
+	  awk '{ print; printf "%.2f\n", $1 }' | sort -u)
 
 check_changelog()
 {
