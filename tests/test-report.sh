@@ -171,20 +171,21 @@ harness()
 	{
 		echo "kernel,scenario,layout,pages,order,phase,n,min_ns_per_page,median_ns_per_page,ratio_to_base,ratio_low,ratio_high"
 		for k in base series-1 series v6.12.107 v6.17.8; do
-			echo "$k,shared-dirty,rising,16384,0,protect,3,1,2.25,1,1,1"
+			echo "$k,shared-dirty,rising,16384,0,protect,3,1,2.25,0.55,1,1"
 			echo "$k,shared-dirty,random,16384,0,protect,3,1,9.99,1,1,1"
 			echo "$k,shared-old,rising,16384,0,protect,3,1,7.77,1,1,1"
 		done
 	} >"$dir/summary.csv"
 	"$report" show harness x-harness >"$tmp/out"
 	cat "$tmp/out"
-	[ "$(grep -c '^shared-dirty .*2.25' "$tmp/out")" -eq 1 ]
+	# Times of the first, ratios of the same rounds for the others.
+	[ "$(grep -c '^shared-dirty .*2.25 .*0.55 .*0.55 .*0.55$' "$tmp/out")" -eq 1 ]
 	[ "$(wc -L <"$tmp/out")" -le 76 ]
 	! grep -E '9.99|7.77|series-1' "$tmp/out" || return 1
 	# Not through a pipe: grep -q would end it early.
 	"$report" show harness-all x-harness >"$tmp/out"
 	grep -q 7.77 "$tmp/out"
-	sed -i '8s/2.25/x/' "$dir/summary.csv"
+	sed -i '8s/0.55/x/' "$dir/summary.csv"
 	fails "x-harness/summary.csv:8: " "$report" show harness x-harness
 	rm -r "$dir"
 }

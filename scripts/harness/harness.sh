@@ -251,14 +251,14 @@ mutant_program()
 
 	rm -rf "$out"
 	mkdir -p "$out"
-	file=$("$HARNESS/mutate.py" --file "$mutant") || return 1
+	file=$(python3 "$HARNESS/mutate.py" --file "$mutant") || return 1
 	case $file in
 	*include/*) new=include/${file#*include/} ;;
 	*) source=$out/$new ;;
 	esac
 	mkdir -p "$(dirname "$out/$new")"
 	git -C "$LINUX" show "$commit:$file" |
-		"$HARNESS/mutate.py" "$mutant" >"$out/$new" || return 1
+		python3 "$HARNESS/mutate.py" "$mutant" >"$out/$new" || return 1
 	recompiled "$commit" "$dir" "$out" "$source" || return 1
 	judge_program "$out/difftest" "$base/kernel.o" "$out/kernel.o"
 }
@@ -347,7 +347,7 @@ coverage()
 		gcc -static difftest.c --coverage
 	"$out/difftest" --cases "$cases"
 	(cd "$out" && gcov --json-format --stdout mprotect.gcda) |
-		"$HARNESS/coverage.py" mm/mprotect.c "$NOT_CHANGE_PROTECTION"
+		python3 "$HARNESS/coverage.py" mm/mprotect.c "$NOT_CHANGE_PROTECTION"
 }
 
 fuzz()
