@@ -21,7 +21,7 @@ case ${1:-} in
 esac
 
 "$TOP/scripts/kernel-tree.sh"
-make -s -C "$TOP/tools-testing-selftests-mm"
+make -s -C "$TOP/tools-testing-selftests-mm" KSRC="$LINUX" OUTPUT="$BUILD/selftest"
 
 t_boot()
 {

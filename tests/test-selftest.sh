@@ -19,12 +19,12 @@ mm=$LINUX/tools/testing/selftests/mm
 
 t_out_of_tree()
 {
-	run 0 make -s -C "$dir" OUTPUT="$tmp/static"
-	run 0 make -s -C "$dir" OUTPUT="$tmp/dynamic" STATIC=0 \
+	run 0 make -s -C "$dir" KSRC="$LINUX" OUTPUT="$tmp/static"
+	run 0 make -s -C "$dir" KSRC="$LINUX" OUTPUT="$tmp/dynamic" STATIC=0 \
 		CFLAGS='-O2 -Werror'
 	run 2 make -s -C "$dir" OUTPUT="$tmp/x" KSRC=/nonexistent
 	err_has 'set KSRC='
-	run 0 make -s -C "$dir"
+	run 0 make -s -C "$dir" KSRC="$LINUX" OUTPUT="$BUILD/selftest"
 }
 
 t_in_tree()
