@@ -51,7 +51,7 @@ t_am()
 	git clone -q --shared -b base "$LINUX" "$tmp/linux"
 	git -C "$tmp/linux" -c user.name=t -c user.email=t@localhost \
 		am -q "$TOP"/patches/*.patch || why "git am does not take it"
-	n=$(git -C "$tmp/linux" rev-list --count base..HEAD)
+	n=$(git -C "$tmp/linux" rev-list --count origin/base..HEAD)
 	[ "$n" -eq "$(find "$TOP/patches" -maxdepth 1 -name '*.patch' | wc -l)" ] ||
 		why "$n commits"
 	[ "$(git -C "$tmp/linux" rev-parse 'HEAD^{tree}')" = \
@@ -67,7 +67,7 @@ t_am()
 
 t_blank()
 {
-	damage '0,/^+\(.*[^ ]\)$/s//+\1 /'
+	damage '0,/^+\([^+].*[^ ]\)$/s//+\1 /'
 	check --no-build
 	out_has "$damaged.*trailing whitespace"
 }
