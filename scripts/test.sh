@@ -24,9 +24,9 @@ tests()
 	model		scripts/model.sh
 	series		tests/test-series.sh
 	selftest	tests/test-selftest.sh
+	boot		tests/test-boot.sh
 	vm		tests/test-vm.sh
 	harness		tests/test-harness.sh
-	boot		tests/test-boot.sh
 	gate		tests/test-gate.sh
 	EOF
 }
