@@ -54,8 +54,7 @@ while read -r name prog; do
 	rc=0
 	# Show the verdicts as they come, everything else goes to the log.
 	"$TOP/$prog" </dev/null 2>"$log.err" | tee "$log" |
-		grep --line-buffered -E '^(not )?ok [0-9]+' || true
-	rc=${PIPESTATUS[0]}
+		{ grep --line-buffered -E '^(not )?ok [0-9]+' || true; } || rc=$?
 	cat "$log.err" >>"$log"
 	rm -f "$log.err"
 	s=$(grep -cE '^ok [0-9]+.*# SKIP' "$log" || true)
