@@ -16,6 +16,10 @@ export LC_ALL=C
 # Git hooks and callers set these; they would point our git at the wrong tree.
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE
 
+# Nor are we a sub-make of "make test": the kernel's selftests take OUTPUT from
+# above if MAKELEVEL is not 0.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # BUILD= moves everything generated (trees, objects, images) elsewhere.
 BUILD=${BUILD:-$TOP/build}
