@@ -32,6 +32,9 @@ struct kind {
 	unsigned int protected;		/* after protect */
 	unsigned int vm_protect, cp_protect;
 	unsigned int vm_restore, cp_restore;
+	/* If not 0, every other entry is this; its page is not exclusive. */
+	unsigned int odd_pte, odd_protected;
+	bool swap;			/* swap entries, which stay as they are */
 };
 
 #define SHARED	(H_VM_SHARED | H_VM_SOFTDIRTY)
@@ -44,6 +47,9 @@ struct kind {
 #define D	H_DIRTY
 #define W	H_WRITE
 #define NONE	H_PROTNONE
+#define SPECIAL	H_SPECIAL
+/* All entries are soft-dirty, but those with this. */
+#define CLEAN	H_SOFT_DIRTY
 
 static const struct kind kinds[] = {
 	{ "shared-dirty", H_FOLIO_SHMEM, false, W | A | D, A | D,
@@ -62,6 +68,23 @@ static const struct kind kinds[] = {
 	  RO | PRIVATE, 0, RW | PRIVATE, TRY },
 	{ "anon-none", H_FOLIO_ANON, true, W | A | D, A | D | NONE,
 	  PRIVATE, 0, RW | PRIVATE, TRY },
+	/* No entry is like the one before it: soft-dirty, or exclusive. */
+	{ "shared-mixed", H_FOLIO_SHMEM, false, W | A | D, A | D,
+	  RO | SHARED, 0, RW | SHARED, 0, W | A | D | CLEAN, A | D },
+	{ "anon-mixed", H_FOLIO_ANON, true, W | A | D, A | D,
+	  RO | PRIVATE, 0, RW | PRIVATE, TRY, A | D, A | D },
+	{ "notify-clean", H_FOLIO_FILE, false, A, A,
+	  RO | SHARED, 0, RW | SHARED | H_VM_NOTIFY, TRY },
+	{ "pfnmap", H_FOLIO_FILE, false, W | A | D | SPECIAL, A | D | SPECIAL,
+	  RO | SHARED | H_VM_PFNMAP, 0, RW | SHARED | H_VM_PFNMAP, 0 },
+	{ "uffd-wp", H_FOLIO_SHMEM, false, W | A | D, A | D | H_UFFD,
+	  RW | SHARED | H_VM_NOTIFY | H_VM_UFFD_WP, H_CP_UFFD_WP,
+	  RW | SHARED | H_VM_NOTIFY | H_VM_UFFD_WP, H_CP_UFFD_WP_RESOLVE | TRY },
+	/* NUMA hinting, and mprotect() that ends it. */
+	{ "numa", H_FOLIO_ANON, true, W | A | D, A | D | NONE,
+	  RW | PRIVATE, H_CP_PROT_NUMA, RW | PRIVATE, TRY },
+	{ .name = "swap", .swap = true, .vm_protect = RO | PRIVATE,
+	  .vm_restore = RW | PRIVATE, .cp_restore = TRY },
 };
 #define NR_KINDS	(sizeof(kinds) / sizeof(kinds[0]))
 
@@ -105,7 +128,9 @@ static void make_pages(const struct kind *kind, unsigned int order,
 		first[i] = FIRST_PFN + i * nr;
 		h_kernel.make_folio(first[i], order, kind->folio, 0);
 		for (j = 0; j < nr && kind->exclusive; j++)
-			h_kernel.set_anon_exclusive(first[i] + j, 1);
+			h_kernel.set_anon_exclusive(first[i] + j,
+						    !kind->odd_pte ||
+						    !((i * nr + j) & 1));
 	}
 	for (i = folios - 1; i > 0; i--) {
 		unsigned long tmp = first[i];
@@ -131,37 +156,45 @@ static void make_pages(const struct kind *kind, unsigned int order,
 	strcpy(had_layout, layout);
 }
 
-static void make_ptes(const struct kind *kind, unsigned long pages)
+/* Flags of entry i, of two that take turns. Order 0 in other layouts: by frame. */
+static unsigned int turn(unsigned long i, unsigned int even, unsigned int odd)
 {
-	unsigned int flags = kind->pte | H_SOFT_DIRTY | H_NX;
-	unsigned long i, bits;
-
-	if ((flags & (D | W)) == D)
-		flags ^= H_DIRTY | H_SAVED_DIRTY;
-	bits = h_kernel.make_pte(0, flags);
-	for (i = 0; i < pages; i++)
-		pte[i] = bits ^ pfns[i] << 12;
+	return odd && ((pfns[i] - FIRST_PFN) & 1) ? odd : even;
 }
 
-/* NULL, or what is wrong with the entries. */
-static const char *check(unsigned long pages, unsigned int want)
+static void make_ptes(const struct kind *kind, unsigned long pages)
 {
-	const long mask = W | A | NONE | H_UFFD | H_SPECIAL;
-	static char text[128];
-	unsigned long i, bits = 0;
+	unsigned long i;
 
 	for (i = 0; i < pages; i++) {
-		long have;
-		bool dirty;
+		unsigned int flags = (turn(i, kind->pte, kind->odd_pte) ^
+				      CLEAN) | H_NX;
 
-		/* All equal but for the frame, which may be inverted. */
-		if (i && (bits ^ pfns[i] << 12) == pte[i])
-			continue;
-		have = h_kernel.pte_flags(pte[i]);
-		dirty = have & (H_DIRTY | H_SAVED_DIRTY);
-		bits = h_kernel.make_pte(0, have);
-		if (have >= 0 && (have & mask) == (want & mask) &&
-		    dirty == !!(want & D) && (bits ^ pfns[i] << 12) == pte[i])
+		if ((flags & (D | W)) == D)
+			flags ^= H_DIRTY | H_SAVED_DIRTY;
+		pte[i] = kind->swap ? h_kernel.make_leaf(H_LEAF_SWAP, i, 0) :
+				      h_kernel.make_pte(pfns[i], flags);
+	}
+}
+
+/* NULL, or what is wrong with the entries; odd as in turn(). */
+static const char *check(const struct kind *kind, unsigned long pages,
+			 unsigned int even, unsigned int odd)
+{
+	const long mask = W | A | NONE | H_UFFD | SPECIAL;
+	static char text[128];
+	unsigned long i;
+
+	for (i = 0; i < pages; i++) {
+		unsigned int want = turn(i, even, odd);
+		long have = h_kernel.pte_flags(pte[i]);
+		bool dirty = have & (H_DIRTY | H_SAVED_DIRTY);
+
+		if (kind->swap ?
+		    pte[i] == h_kernel.make_leaf(H_LEAF_SWAP, i, 0) :
+		    have >= 0 && (have & mask) == (want & mask) &&
+		    dirty == !!(want & D) &&
+		    pte[i] == h_kernel.make_pte(pfns[i], have))
 			continue;
 		snprintf(text, sizeof(text),
 			 "entry %lu is %#lx, flags %#lx, expected %#x",
@@ -252,7 +285,7 @@ static void cell(const struct kind *kind, unsigned int order,
 	unsigned long pages = len < MIN_PAGES ? MIN_PAGES : len;
 	double protect = 1e300, restore = 1e300, t;
 	const char *wrong = NULL;
-	long count = 0;
+	long count = 0, expected = kind->swap && !bare ? 0 : pages;
 	int i;
 
 	make_pages(kind, order, layout);
@@ -264,8 +297,9 @@ static void cell(const struct kind *kind, unsigned int order,
 		if (i && t < protect)
 			protect = t;
 		if (!i && !bare)
-			wrong = check(pages, kind->protected);
-		if (count != (long)pages)
+			wrong = check(kind, pages, kind->protected,
+				      kind->odd_protected);
+		if (count != expected)
 			wrong = "protect returned a wrong count";
 		if (wrong)
 			break;
@@ -274,11 +308,11 @@ static void cell(const struct kind *kind, unsigned int order,
 			  &count);
 		if (i && t < restore)
 			restore = t;
-		if (count != (long)pages)
+		if (count != expected)
 			wrong = "restore returned a wrong count";
 	}
 	if (!wrong && !bare)
-		wrong = check(pages, kind->pte);
+		wrong = check(kind, pages, kind->pte, kind->odd_pte);
 	if (wrong)
 		printf("error %s\n", wrong);
 	else
@@ -296,6 +330,7 @@ int main(int argc, char **argv)
 	bare = argc > 1 && !strcmp(argv[1], "--bare");
 	machine_init(&machine, h_kernel.size_of_page);
 	machine_boot(&machine, &h_kernel);
+	h_kernel.set_env(H_ENV_NUMA_NORMAL);
 	init_tables();
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "%31s %u %31s %lu %d %u", name, &order, layout,

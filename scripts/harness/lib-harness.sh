@@ -10,7 +10,8 @@ HARNESS=${TOP:?}/scripts/harness
 HBUILD=${BUILD:?}/harness
 
 # shellcheck disable=SC2054 # the linker's commas
-PROGRAM_FLAGS=(-O2 -g -Wall -Wextra -Wno-unused-parameter -no-pie
+PROGRAM_FLAGS=(-O2 -g -Wall -Wextra -Wno-unused-parameter
+	-Wno-missing-field-initializers -no-pie
 	-Wl,-z,noexecstack -Wl,--no-warn-rwx-segments)
 
 # What of the kernel is linked in. The rest is in shim.c or a stub.

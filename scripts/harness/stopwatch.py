@@ -15,7 +15,13 @@ import sys
 import time
 
 KINDS = ["shared-dirty", "shared-notify", "shared-clean", "shared-old",
-         "shared-none", "anon-exclusive", "anon-shared", "anon-none"]
+         "shared-none", "anon-exclusive", "anon-shared", "anon-none",
+         "shared-mixed", "anon-mixed", "notify-clean", "pfnmap", "uffd-wp",
+         "numa", "swap"]
+# What mprotect() is not mostly used for: no other layouts, fewer sizes.
+SIDE_KINDS = KINDS[KINDS.index("shared-mixed"):]
+SIDE_SIZES = [1, 512, 16384]
+NO_FOLIO_KINDS = ["pfnmap", "swap"]     # their order says nothing
 ORDERS = [0, 2, 4, 9]
 LAYOUTS = ["rising", "falling", "random"]
 SIZES = [1, 16, 512, 16384, 102400]
@@ -342,7 +348,10 @@ def main():
         sizes = sizes if a.sizes else [16384]
     cells = [(k, o, l, s) for k in pick(a.kinds, KINDS, "kind")
              for o in pick(a.orders, ORDERS, "order")
-             for l in layouts for s in sizes]
+             for l in layouts for s in sizes
+             if not (k in SIDE_KINDS and
+                     (l != "rising" or s not in SIDE_SIZES)) and
+             not (k in NO_FOLIO_KINDS and o)]
     names = [n for n, _ in programs]
     samples = measure(programs, cells, a.rounds, a.cold)
     if a.csv:
