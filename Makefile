@@ -11,6 +11,7 @@ help:
 	'make harness      ns a page of change_protection() run in user space' \
 	'                  PEERS=1: with v6.12, v6.17, v6.18 and v7.1' \
 	'make difftest     base and series against each other; N= cases' \
+	'make difftest-each  the same for each patch, 100000000 cases' \
 	'make mutants      wrong versions of the series, each must be caught' \
 	'make boot-distro  base and series, configured as distributions do' \
 	'make model        spin: no Accessed or Dirty bit is lost' \
@@ -42,6 +43,10 @@ harness: tree
 .PHONY: difftest
 difftest: tree
 	@scripts/harness/harness.sh difftest $(if $(N),--cases $(N))
+
+.PHONY: difftest-each
+difftest-each: tree
+	@scripts/harness/harness.sh difftest-each $(if $(N),--cases $(N))
 
 .PHONY: mutants
 mutants: tree

@@ -24,12 +24,16 @@
 # harness.sh run [--peers] [--rounds N] [--out DIR]
 #   The whole matrix for base, the known alternatives, every patch of the
 #   series and with --peers older kernels, into bench-results/. Exit code 1
-#   if the series misses its gate.
+#   if the series misses its gate, for which noise is measured again.
 #
 # harness.sh difftest [--kernels A,B] [--cases N] [--seed N] [--case N]
 #                     [--jobs N]
 #   Runs both kernels (default base,series) on the same random page tables
 #   and compares everything. --case replays one.
+#
+# harness.sh difftest-each [--cases N]
+#   The same for each patch of the series (default 100000000 cases, which
+#   takes minutes), into bench-results/difftest/.
 #
 # harness.sh mutants [--on REV] [--cases N] [NAME...]
 #   Builds every wrong version in mutants/ (of series, or REV) and demands
@@ -101,6 +105,21 @@ bench()
 	exec python3 "$HARNESS/stopwatch.py" "${args[@]}" "${specs[@]}"
 }
 
+# Every patch that changes kernel code; after the last it is "series".
+patches_with_code()
+{
+	local code=(mm arch include kernel) d i n
+
+	n=$(git -C "$LINUX" rev-list --count base..series)
+	for ((i = 1; i < n; i++)); do
+		d=$(commit_of "series-$i")
+		git -C "$LINUX" diff --quiet "$d^" "$d" -- "${code[@]}" ||
+			git -C "$LINUX" diff --quiet "$d" series -- "${code[@]}" ||
+			echo "series-$i"
+	done
+	echo series
+}
+
 # What a reader must know to judge the numbers.
 environment()
 {
@@ -133,8 +152,7 @@ environment()
 run()
 {
 	local command="harness.sh run $*" peers=0 rounds=15 out='' args=()
-	local specs=() dir d n i peer_versions=''
-	local code=(mm arch include kernel)
+	local specs=() dir d i peer_versions=''
 
 	while [ $# -gt 0 ]; do
 		case $1 in
@@ -156,15 +174,9 @@ run()
 		d=$(basename "$d" .diff)
 		bench_spec "$d" "$(kernel_dir "$d")"
 	done
-	# Every patch that changes kernel code; after the last it is "series".
-	n=$(git -C "$LINUX" rev-list --count base..series)
-	for ((i = 1; i < n; i++)); do
-		d=$(commit_of "series-$i")
-		git -C "$LINUX" diff --quiet "$d^" "$d" -- "${code[@]}" ||
-			git -C "$LINUX" diff --quiet "$d" series -- "${code[@]}" ||
-			bench_spec "series-$i" "$(kernel_dir "series-$i")"
-	done
-	bench_spec series "$(kernel_dir series)"
+	while read -r d; do
+		bench_spec "$d" "$(kernel_dir "$d")"
+	done < <(patches_with_code)
 	if [ $peers = 1 ]; then
 		while read -r dir; do
 			d=$(basename "$dir")
@@ -241,6 +253,35 @@ difftest()
 	judge_program "$out" "$a/kernel.o" "$b/kernel.o"
 	exec 9>&-
 	exec "$out" "${args[@]}"
+}
+
+difftest_each()
+{
+	local cases=100000000 out=$TOP/bench-results/difftest patch rc=0
+
+	while [ $# -gt 0 ]; do
+		case $1 in
+		--cases)
+			[ $# -ge 2 ] || usage_error "$1 needs a value"
+			cases=$2; shift ;;
+		*) usage_error "unknown option '$1'" ;;
+		esac
+		shift
+	done
+	rm -rf "$out.tmp"
+	mkdir -p "$out.tmp"
+	environment "harness.sh difftest-each --cases $cases" >"$out.tmp/env.txt"
+	while read -r patch; do
+		step "difftest base,$patch"
+		# In a process of its own: it ends by exec.
+		"$HARNESS/harness.sh" difftest --kernels "base,$patch" \
+			--cases "$cases" </dev/null 2>&1 |
+			tee "$out.tmp/$patch.txt" || rc=1
+	done < <(patches_with_code)
+	[ $rc -eq 0 ] || die "they differ; what was found is in $out.tmp"
+	rm -rf "$out"
+	mv "$out.tmp" "$out"
+	say "written: $out"
 }
 
 # mutant_program NAME COMMIT DIR BASE OUT: difftest of base and the mutant.
@@ -389,6 +430,7 @@ case $command in
 bench) bench "$@" ;;
 run) run "$@" ;;
 difftest) difftest "$@" ;;
+difftest-each) difftest_each "$@" ;;
 mutants) mutants "$@" ;;
 coverage) coverage "$@" ;;
 fuzz) fuzz "$@" ;;
