@@ -13,6 +13,8 @@ help:
 	'make difftest     base and series against each other; N= cases' \
 	'make difftest-each  the same for each patch, 100000000 cases' \
 	'make mutants      wrong versions of the series, each must be caught' \
+	'make stress       writes while the protection changes: nothing is lost' \
+	'make boot-patches base and every patch: boots, passes the selftest' \
 	'make boot-distro  base and series, configured as distributions do' \
 	'make model        spin: no Accessed or Dirty bit is lost' \
 	'make report       rewrite the generated tables from bench-results/' \
@@ -51,6 +53,14 @@ difftest-each: tree
 .PHONY: mutants
 mutants: tree
 	@scripts/harness/harness.sh mutants
+
+.PHONY: stress
+stress: tree
+	@scripts/stress.sh
+
+.PHONY: boot-patches
+boot-patches: tree
+	@tests/test-boot.sh --patches
 
 .PHONY: boot-distro
 boot-distro: tree

@@ -26,6 +26,7 @@ tests()
 	selftest	tests/test-selftest.sh
 	boot		tests/test-boot.sh
 	vm		tests/test-vm.sh
+	stress		tests/test-stress.sh
 	harness		tests/test-harness.sh
 	gate		tests/test-gate.sh
 	EOF

@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 #
-# test-boot.sh [--distro]
+# test-boot.sh [--patches] [--distro]
 #
-# Base and every patch of the series: each builds, boots, and passes the
-# selftest without a splat.
+# Base and series: each builds, boots, and passes the selftest without a splat.
 #
-#   --distro  instead, base and series with the options of distributions
-#             (scripts/configs/distro.config)
+#   --patches  every patch of the series, too: five minutes for each that
+#              touches a header
+#   --distro   with the options of distributions (scripts/configs/distro.config)
 
 # shellcheck disable=SC2317 # the tests are called by name
 . "$(dirname "${BASH_SOURCE[0]}")/../scripts/lib.sh"
 . "$TOP/tests/lib.sh"
 
 config=bench
-case ${1:-} in
-'') ;;
---distro) config=distro ;;
-*) help_exit ;;
-esac
+patches=
+for arg; do
+	case $arg in
+	-h|--help) help_exit ;;
+	--patches) patches=1 ;;
+	--distro) config=distro ;;
+	*) usage_error "unknown argument '$arg'" ;;
+	esac
+done
 
 "$TOP/scripts/kernel-tree.sh"
 make -s -C "$TOP/tools-testing-selftests-mm" KSRC="$LINUX" OUTPUT="$BUILD/selftest"
@@ -34,19 +38,19 @@ t_boot()
 	out_has '^# Totals: pass:[1-9][0-9]* fail:0 .*skip:0 '
 }
 
-n_patches=$(git -C "$LINUX" rev-list --count base..series)
 variants=(base)
-for ((i = 1; i <= n_patches; i++)); do
-	# The same kernel as the one before: only tools are touched.
-	if git -C "$LINUX" diff --quiet "series~$((n_patches - i + 1))" \
-		"series~$((n_patches - i))" -- . ':!tools'; then
-		continue
-	fi
-	variants+=("series-$i")
-done
-# The last of them is the kernel of the whole series.
-variants[-1]=series
-[ "$config" = bench ] || variants=(base series)
+if [ -n "$patches" ]; then
+	n_patches=$(git -C "$LINUX" rev-list --count base..series)
+	for ((i = 1; i < n_patches; i++)); do
+		# Only those that make another kernel than the one before, and
+		# than the whole series.
+		at=series~$((n_patches - i))
+		git -C "$LINUX" diff --quiet "$at~1" "$at" -- . ':!tools' ||
+			git -C "$LINUX" diff --quiet "$at" series -- . ':!tools' ||
+			variants+=("series-$i")
+	done
+fi
+variants+=(series)
 for variant in "${variants[@]}"; do
 	t "$variant ($config) builds, boots and passes the selftest" t_boot
 done

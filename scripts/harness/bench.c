@@ -110,18 +110,20 @@ static void init_tables(void)
 	}
 }
 
-/* Frames for MAX_PAGES pages; most cells use those of the cell before. */
+/* Frames for MAX_PAGES pages; many cells use those of the cell before. */
 static void make_pages(const struct kind *kind, unsigned int order,
 		       const char *layout)
 {
 	static unsigned long first[MAX_PAGES];
-	static const struct kind *had_kind;
+	static const struct kind *had;
 	static unsigned int had_order;
 	static char had_layout[32];
 	unsigned long nr = 1UL << order, folios = MAX_PAGES / nr;
 	unsigned long i, j, seed = 1;
 
-	if (had_kind == kind && had_order == order &&
+	if (had && had->folio == kind->folio &&
+	    had->exclusive == kind->exclusive &&
+	    !had->odd_pte == !kind->odd_pte && had_order == order &&
 	    !strcmp(had_layout, layout))
 		return;
 	for (i = 0; i < folios; i++) {
@@ -151,7 +153,7 @@ static void make_pages(const struct kind *kind, unsigned int order,
 	}
 	for (i = 0; i < MAX_PAGES; i++)
 		pfns[i] = first[i / nr] + i % nr;
-	had_kind = kind;
+	had = kind;
 	had_order = order;
 	strcpy(had_layout, layout);
 }

@@ -26,6 +26,9 @@
 #   series and with --peers older kernels, into bench-results/. Exit code 1
 #   if the series misses its gate, for which noise is measured again.
 #
+# harness.sh report [RUN]
+#   Writes the summaries of a run anew, from its raw samples.
+#
 # harness.sh difftest [--kernels A,B] [--cases N] [--seed N] [--case N]
 #                     [--jobs N]
 #   Runs both kernels (default base,series) on the same random page tables
@@ -429,6 +432,7 @@ case $command in
 -h|--help) help_exit ;;
 bench) bench "$@" ;;
 run) run "$@" ;;
+report) exec python3 "$HARNESS/stopwatch.py" --again "${1:-$TOP/bench-results/harness}" ;;
 difftest) difftest "$@" ;;
 difftest-each) difftest_each "$@" ;;
 mutants) mutants "$@" ;;
