@@ -14,10 +14,14 @@ help:
 	'make difftest-each  the same for each patch, 100000000 cases' \
 	'make mutants      wrong versions of the series, each must be caught' \
 	'make stress       writes while the protection changes: nothing is lost' \
+	'make selftests    the selftests of mm/, base against series' \
+	'make debug-boot   the series on KASAN, lockdep, UBSAN... kernels' \
+	'make bigheap      stress-ng bigheap, base against series' \
 	'make boot-patches base and every patch: boots, passes the selftest' \
 	'make boot-distro  base and series, configured as distributions do' \
 	'make model        spin: no Accessed or Dirty bit is lost' \
 	'make report       rewrite the generated tables from bench-results/' \
+	'scripts/submit.sh  from here to linux-mm; see MAINTAINERS-notes' \
 	'make setup        install what is missing (Debian packages)' \
 	'make tree         build/linux: the branches base and series' \
 	'make clean        remove build/'
@@ -58,6 +62,18 @@ mutants: tree
 stress: tree
 	@scripts/stress.sh
 
+.PHONY: selftests
+selftests: tree
+	@scripts/selftests.sh
+
+.PHONY: debug-boot
+debug-boot: tree
+	@scripts/debug-boot.sh
+
+.PHONY: bigheap
+bigheap: tree
+	@scripts/bigheap.sh
+
 .PHONY: boot-patches
 boot-patches: tree
 	@tests/test-boot.sh --patches
@@ -71,7 +87,7 @@ model: setup
 	@scripts/model.sh
 
 .PHONY: report
-report:
+report: tree
 	@scripts/report.py update
 
 .PHONY: test

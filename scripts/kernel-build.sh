@@ -90,14 +90,19 @@ key()
 	echo "fragments: $(cat "${fragments[@]}" | sha256sum | cut -d' ' -f1)"
 }
 
-lock "src-$name"
-start=$SECONDS
-want=$(key)
-if [ "$(head -n 5 "$out/build.txt" 2>/dev/null)" = "$want" ]; then
+up_to_date()
+{
+	[ "$(head -n 5 "$out/build.txt" 2>/dev/null)" = "$want" ] || return 1
 	step "$config-$name: nothing to do"
 	echo "$out"
-	exit 0
-fi
+}
+
+start=$SECONDS
+want=$(key)
+# Once without waiting for a build of another config, once after the wait.
+! up_to_date || exit 0
+lock "src-$name"
+! up_to_date || exit 0
 need_space "$BUILD" 4000
 mkdir -p "$BUILD"/{src,obj,kernels,log}
 # From here on the old kernel must not be taken for the new one.

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables from bench-results/, and from nothing else.
+"""Tables from bench-results/, and what git and get_maintainer.pl say.
 
   report.py summary RUN...        write summary.csv and summary.txt of a run
   report.py show KIND RUN         print a table; --json: its rows
   report.py gate RUN              fail if the run misses the limits
   report.py compare RUN RUN...    runs of bench-host.sh on two kernels
   report.py update [FILE...]      write all summaries, then the tables in
-                                  FILEs (README.md and cover-letter.txt)
+                                  FILEs (README.md, cover-letter.txt and
+                                  MAINTAINERS-notes)
   report.py check [FILE...]       fail, with file and line, if update would
                                   change anything
   report.py collect ...           output of mprotect_toggle to raw CSV; what
@@ -23,6 +24,9 @@ A table in a file stands between two lines of its own. In Markdown
 and in plain text
     [table KIND from bench-results/RUN]
     [end of table]
+Two kinds are not of a run but of the series in build/linux:
+    [table diffstat from patches/]
+    [table recipients from patches/]
 
 Kinds: icount   instructions per page, first kernel against the last
        orders   the same without touching pages and other sizes than 64 MiB
@@ -34,6 +38,8 @@ Kinds: icount   instructions per page, first kernel against the last
                 one by one and the rarer kinds of entries
        harness-all
                 with them
+       harness-patches
+                what each patch buys, a few rows
        public   what others measured on bare metal; run is public
 """
 import argparse
@@ -45,12 +51,15 @@ import os
 import random
 import re
 import statistics
+import subprocess
 import sys
 import zlib
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RESULTS = os.environ.get("RESULTS") or os.path.join(TOP, "bench-results")
-FILES = ["README.md", "cover-letter.txt"]
+LINUX = os.path.join(os.environ.get("BUILD") or os.path.join(TOP, "build"),
+                     "linux")
+FILES = ["README.md", "cover-letter.txt", "MAINTAINERS-notes"]
 WIDTH = 76
 COLUMNS = ["kernel", "boot", "config", "scenario", "pages", "order", "phase",
            "round"]
@@ -430,7 +439,12 @@ def glance_markdown(run):
                f"| {r.ratio:.2f} |")
 
 
-def harness_table(path, everything=False):
+# Of harness-patches: smallest and largest folios.
+BUYS = {("shared-dirty", "protect"), ("shared-clean", "protect"),
+        ("anon-exclusive", "protect"), ("anon-exclusive", "restore")}
+
+
+def harness_table(path, kind):
     """Ladder of kernels from the summary.csv of harness.sh run."""
     path = os.path.join(path, "summary.csv")
     want = ["kernel", "scenario", "layout", "pages", "order", "phase",
@@ -444,7 +458,12 @@ def harness_table(path, everything=False):
             raise Error(f"{path}:{n}: a column is missing")
         if r["layout"] != "rising" or r["pages"] != "16384":
             continue
-        if not everything and (
+        if kind == "harness-patches":
+            if (r["scenario"], r["phase"]) not in BUYS or \
+                    r["order"] not in ("0", "9") or \
+                    not re.match("base|series", r["kernel"]):
+                continue
+        elif kind == "harness" and (
                 r["scenario"] not in ("shared-dirty", "anon-exclusive")
                 or re.fullmatch("series-[0-9]+", r["kernel"])):
             continue
@@ -465,15 +484,16 @@ def harness_table(path, everything=False):
     yield (f"64 MiB; {kernels[0]}: ns per page, others: ratio to it in the same "
            "round; medians")
     first, rest = kernels[:1], kernels[1:]
-    for i in range(0, max(len(rest), 1), 3):
-        part = first + rest[i:i + 3]
+    wide, columns = (9, 4) if kind == "harness-patches" else (12, 3)
+    for i in range(0, max(len(rest), 1), columns):
+        part = first + rest[i:i + columns]
         yield ""
         yield (f"{'':<14} {'ord':>3} {'phase':>8}"
-               + "".join(f"{k[:11]:>12}" for k in part))
+               + "".join(f"{k[:11]:>{wide}}" for k in part))
         for cell in cells:
             yield (f"{cell[0]:<14} {cell[1]:>3} {cell[2]:>8}" + "".join(
-                f"{value[k, cell]:12.2f}" if (k, cell) in value
-                else f"{'-':>12}" for k in part))
+                f"{value[k, cell]:{wide}.2f}" if (k, cell) in value
+                else f"{'-':>{wide}}" for k in part))
 
 
 def public_table(path):
@@ -502,6 +522,54 @@ def public_table(path):
             yield f"  {kernel:<26}{n:>3}" + "".join(
                 f"{float(cols[p]['mean_ns_per_page']):11.2f}"
                 if p in cols else f"{'-':>11}" for p in phases)
+
+
+def in_linux(*command):
+    if not os.path.isdir(LINUX):
+        raise Error(f"no kernel tree in {LINUX}; run scripts/kernel-tree.sh")
+    r = subprocess.run(command, cwd=LINUX, capture_output=True, text=True)
+    if r.returncode:
+        raise Error(f"{' '.join(command)}: {r.stderr.strip()}")
+    return r.stdout.rstrip().splitlines()
+
+
+def patches():
+    names = os.listdir(os.path.join(TOP, "patches"))
+    return [os.path.join(TOP, "patches", n) for n in sorted(names)
+            if n.endswith(".patch")]
+
+
+def diffstat():
+    """Titles and diffstat, as the cover letter of git format-patch."""
+    yield f"{len(patches())} patches:"
+    for line in in_linux("git", "log", "--reverse", "--format=%s",
+                         "base..series"):
+        yield "  " + line
+    yield ""
+    yield from in_linux("git", "diff", "--stat=72", "--summary", "base",
+                        "series")
+
+
+def recipients():
+    """Whom get_maintainer.pl names for which patch, without git's history."""
+    roles = {}
+    for n, path in enumerate(patches(), 1):
+        for line in in_linux("perl", "scripts/get_maintainer.pl", "--nogit",
+                             "--nogit-fallback", "--nofixes", path):
+            who, role = re.match(r"(.*@\S+) \((.*)\)$", line).groups()
+            role = re.sub(":Keyword:(.*)", r" (for the word \1)", role)
+            roles.setdefault(who, {}).setdefault(role, []).append(str(n))
+    # Maintainers first, lists last.
+    order = ("maintainer", "supporter", "reviewer", "")
+    ranked = sorted((min(order.index(o) for o in order for r in roles[who]
+                         if r.startswith(o)), n, who)
+                    for n, who in enumerate(roles))
+    for rank, _, who in ranked:
+        yield f"{'Cc' if rank > 1 else 'To'}: {who}"
+        for role, where in roles[who].items():
+            role = role.replace("list:", "list for ").replace(":", " of ", 1)
+            yield from ("    " + l for l in wrap(
+                f"{role}, patch {' '.join(where)}"))
 
 
 def wrap(text, indent="  "):
@@ -597,8 +665,10 @@ def table(kind, run, markdown=False):
     """The lines of a table."""
     if kind == "public":
         lines = public_table(run_dir(run))
-    elif kind in ("harness", "harness-all"):
-        lines = harness_table(run_dir(run), kind == "harness-all")
+    elif kind in ("harness", "harness-all", "harness-patches"):
+        lines = harness_table(run_dir(run), kind)
+    elif run == "patches/" and kind in ("diffstat", "recipients"):
+        lines = {"diffstat": diffstat, "recipients": recipients}[kind]()
     else:
         r = Run(run)
         need = {"icount": "instructions_per_page",
@@ -616,7 +686,8 @@ def table(kind, run, markdown=False):
                  "glance": glance_table, "host": host_table}[kind](r)
     lines = list(lines)
     for line in lines:
-        assert len(line) <= WIDTH, line
+        # A name and its address stay on one line.
+        assert len(line) <= WIDTH or kind == "recipients", line
     return ["```"] + lines + ["```"] if markdown else lines
 
 
@@ -650,7 +721,8 @@ def own_runs():
 MARKERS = [
     (re.compile(r"<!-- table:(?P<kind>\S+) run=(?P<run>\S+) begin -->$"),
      re.compile(r"<!-- table:(?P<kind>\S+) end -->$")),
-    (re.compile(r"\[table (?P<kind>\S+) from bench-results/(?P<run>\S+)\]$"),
+    (re.compile(r"\[table (?P<kind>\S+) from "
+                r"(?:bench-results/)?(?P<run>\S+)\]$"),
      re.compile(r"\[end of table\]$")),
 ]
 

@@ -20,13 +20,14 @@ PACKAGES=(
 	# boots
 	qemu-system-x86 busybox-static
 	# selftests/mm
-	libcap-dev libnuma-dev
+	libcap-dev libnuma-dev liburing-dev stress-ng
 	# checks
-	shellcheck sparse codespell spin
+	shellcheck sparse codespell spin coccinelle
+	gcc-i686-linux-gnu gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu
 	# reports, plots
 	python3 gnuplot-nox
 	# the way to the list
-	b4 git-email
+	b4 git-email libmailtools-perl libauthen-sasl-perl libio-socket-ssl-perl
 )
 
 mode=install

@@ -23,8 +23,11 @@ tests()
 	bench		tests/test-bench.sh
 	model		scripts/model.sh
 	series		tests/test-series.sh
+	docs		tests/test-docs.sh
+	submit		tests/test-submit.sh
 	selftest	tests/test-selftest.sh
 	boot		tests/test-boot.sh
+	selftests	tests/test-selftests.sh
 	vm		tests/test-vm.sh
 	stress		tests/test-stress.sh
 	harness		tests/test-harness.sh

@@ -69,7 +69,7 @@ t_blank()
 {
 	damage '0,/^+\([^+].*[^ ]\)$/s//+\1 /'
 	check --no-build
-	out_has "$damaged.*trailing whitespace"
+	out_has "$damaged: [^ ]*:[0-9]+: trailing whitespace"
 }
 
 t_figure()
@@ -98,15 +98,31 @@ t_does_not_apply()
 {
 	damage '0,/^-\(.*;\)$/s//-\1 x/'
 	check --no-build
-	out_has "$damaged: does not apply"
+	out_has "$damaged: does not apply: error: patch failed: [^ ]*:[0-9]+"
 }
 
+t_kernel_doc()
+{
+	damage '0,/^+ \* @\([a-z_]*\):/s//+ * @no_such_\1:/' \
+		"$(basename "$(grep -l '^+ \* @[a-z_]*:' "$TOP"/patches/*.patch | head -n 1)" .patch)"
+	check --no-build
+	out_has 'kernel-doc: .*:[0-9]+ .*no_such_'
+}
+
+t_unsigned()
+{
+	run 1 "$TOP/scripts/check-series.sh" --no-build --signed 'A <a@example.org>'
+	out_has "0001.*: 0 lines 'Signed-off-by: A <a@example.org>', wanted 1"
+}
+
+# With what coccicheck has to say of it: both take long.
 t_does_not_build()
 {
-	damage '0,/^+\(.*flush_start.*;\)$/s//+\1 no_such_function();/' \
+	damage '0,/^+\(.*flush_start.*;\)$/s//+\1 no_such_function();/;0,/^+\t}$/s//+\t};/' \
 		"$(basename "$(grep -l '^+.*flush_start.*;' "$TOP"/patches/*.patch | head -n 1)" .patch)"
 	check
-	out_has "$damaged: does not build: .*no_such_function"
+	out_has "$damaged: does not build for x86_64: mm/mprotect.c:[0-9]+:.*no_such_function"
+	out_has "coccicheck: mm/mprotect.c:[0-9]+.*Unneeded semicolon"
 }
 
 t_selftest_differs()
@@ -123,6 +139,8 @@ t 'a figure that is in no result is found' t_figure
 t 'a Fixes: of the wrong form is found' t_fixes
 t 'a sign-off is found' t_signed
 t 'a patch that does not apply is found' t_does_not_apply
-t 'a patch that does not build is found' t_does_not_build
+t 'a parameter that kernel-doc does not find is found' t_kernel_doc
+t 'a missing sign-off is found in stamped patches' t_unsigned
+t 'a patch that does not build, and what coccicheck says, is found' t_does_not_build
 t 'a selftest unlike the one in patches/ is found' t_selftest_differs
 finish
