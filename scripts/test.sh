@@ -27,6 +27,7 @@ tests()
 	submit		tests/test-submit.sh
 	selftest	tests/test-selftest.sh
 	boot		tests/test-boot.sh
+	behaviour	tests/test-behaviour.sh
 	selftests	tests/test-selftests.sh
 	vm		tests/test-vm.sh
 	stress		tests/test-stress.sh
