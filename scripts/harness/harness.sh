@@ -278,7 +278,7 @@ difftest_each()
 		step "difftest base,$patch"
 		# In a process of its own: it ends by exec.
 		"$HARNESS/harness.sh" difftest --kernels "base,$patch" \
-			--cases "$cases" </dev/null 2>&1 |
+			--cases "$cases" </dev/null |
 			tee "$out.tmp/$patch.txt" || rc=1
 	done < <(patches_with_code)
 	[ $rc -eq 0 ] || die "they differ; what was found is in $out.tmp"
