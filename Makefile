@@ -6,7 +6,7 @@
 help:
 	@printf '%s\n' \
 	'make bench        before/after table: guest instructions a page (QEMU)' \
-	'make test         all tests; ends with "N passed, N failed, N skipped"' \
+	'make test         the tests; ends with "N passed, N failed, N skipped"' \
 	'make bench-host   the same benchmark on the running kernel, in ns' \
 	'make harness      ns a page of change_protection() run in user space' \
 	'                  PEERS=1: with v6.12, v6.17, v6.18 and v7.1' \

@@ -14,18 +14,22 @@
 # Silent and exit 0 if there is nothing to say.
 #
 #   --no-build     leave out compilers, sparse and coccicheck
+#   --targets LIST compile for these only, of x86_64,i386-pae,... (the default
+#                  is all of them)
 #   --signed WHO   each patch has to be signed off by WHO ("Name <address>")
 #   --patches DIR  other patches than ours, or mails (*.eml)
 #   --help         this text
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-build=1 patches=$TOP/patches signed=
+build=1 compiles=1 patches=$TOP/patches signed=
+targets=(x86_64 i386-pae arm64-4k arm64-64k riscv64)
 while [ $# -gt 0 ]; do
 	case $1 in
 	-h|--help) help_exit ;;
 	--no-build) build=0 ;;
 	--patches) patches=$(realpath "${2:?}"); shift ;;
+	--targets) IFS=, read -ra targets <<<"${2:?}"; shift ;;
 	--signed) signed=${2:?}; shift ;;
 	*) usage_error "unknown option '$1'" ;;
 	esac
@@ -63,7 +67,6 @@ git -C "$tree" checkout -q -f --detach base
 objects=(mm/mprotect.o mm/memory.o mm/mapping_dirty_helpers.o
 	 fs/proc/task_mmu.o arch/x86/kernel/paravirt.o arch/x86/xen/mmu_pv.o)
 
-targets=(x86_64 i386-pae arm64-4k arm64-64k riscv64)
 
 # kernel_make TARGET ARGS...
 kernel_make()
@@ -135,7 +138,7 @@ compile()
 		if ! kernel_make "$target" W=1 "${goals[@]}" >"$out" 2>&1; then
 			complain "$name: does not build for $target: $(grep -m 1 -E 'error|Error' "$out" | sed "s,$tree/,,") (log: $out)"
 			# Nor will what comes after it.
-			build=0
+			compiles=0
 			return
 		fi
 		grep -E '(warning|error):' "$out" >"$out.warn" || true
@@ -150,8 +153,12 @@ if [ "$build" = 1 ]; then
 		configure "$target"
 	done
 	step "check-series: base"
+	# All of it, so that all its warnings are seen.
+	for target in "${targets[@]}"; do
+		(cd "$BUILD/obj/check-$target" && rm -f "${objects[@]}")
+	done
 	compile base
-	[ "$build" = 1 ] || die "the base does not build"
+	[ "$compiles" = 1 ] || die "the base does not build"
 fi
 
 kernel_doc()
@@ -168,10 +175,10 @@ cocci()
 		xargs grep -L 'script:ocaml' | sort)
 	[ $# -eq 0 ] || set=("$@")
 	# shellcheck disable=SC2016 # the inner shell's
-	(cd "$tree" && printf '%s\n' "${set[@]}" | xargs -P "$(nproc)" -I{} bash -c '
+	(export log; cd "$tree" && printf '%s\n' "${set[@]}" | xargs -P "$(nproc)" -I{} bash -c '
 		rule=$1; shift
 		spatch -D report --no-show-diff --very-quiet --cocci-file "$rule" \
-			$(sed -n "s/^.*Options: *//p" "$rule") "$@" 2>/dev/null |
+			$(sed -n "s/^.*Options: *//p" "$rule") "$@" 2>>"$log-cocci.err" |
 			grep -E ":[0-9]+" | sed "s,\$, ($rule)," || true' _ {} "${touched[@]}" | sort)
 }
 
@@ -263,7 +270,7 @@ for p in "$patches"/0[0-9]*; do
 	while IFS= read -r w; do
 		complain "spelling: $w"
 	done < <(cd "$patches" && { codespell -L "fro,ro" "$name" || true; })
-	if [ "$build" = 1 ] && grep -qE '^\+\+\+ b/(mm|arch|include)/' "$p"; then
+	if [ "$build$compiles" = 11 ] && grep -qE '^\+\+\+ b/(mm|arch|include)/' "$p"; then
 		compile "$name"
 	fi
 done
@@ -275,6 +282,8 @@ kernel_doc >"$log-doc.now"
 if [ "$build" = 1 ]; then
 	step "check-series: coccicheck"
 	cocci >"$log-cocci.now"
+	! grep -q 'Py\.' "$log-cocci.err" ||
+		die "spatch has no Python; run scripts/setup-deps.sh"
 fi
 
 # The selftests that are read and built here are those that the series adds.

@@ -163,7 +163,7 @@ boot()
 		cat "$to.err" >&2
 		exit 1 ;;
 	esac
-	[ "$rc" -eq 0 ] || echo "### vm-run.sh: exit code $rc" >>"$to.tmp"
+	[ "$rc" -eq 0 ] || printf '\n### vm-run.sh: exit code %d\n' "$rc" >>"$to.tmp"
 	mv "$to.tmp" "$to.out"
 	step "$1, guest $2: done"
 }

@@ -16,13 +16,13 @@
 PACKAGES=(
 	# the kernel
 	gcc libc6-dev make flex bison bc libelf-dev libssl-dev cpio xz-utils
-	ccache git kmod rsync perl
+	ccache git kmod rsync perl procps
 	# boots
-	qemu-system-x86 busybox-static
+	qemu-system-x86 busybox-static e2fsprogs
 	# selftests/mm
 	libcap-dev libnuma-dev liburing-dev stress-ng
 	# checks
-	shellcheck sparse codespell spin coccinelle
+	shellcheck sparse codespell spin coccinelle libpython3-dev
 	gcc-i686-linux-gnu gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu
 	# reports, plots
 	python3 gnuplot-nox

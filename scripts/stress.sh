@@ -29,7 +29,9 @@ mkdir -p "$out.tmp"
 rc=0
 "$TOP/tests/test-stress.sh" --base --config selftests --tries 5 --seconds 20 "$@" \
 	--logs "$out.tmp" | tee "$out.tmp/summary.txt" || rc=$?
-[ "$rc" -ne "$EX_USAGE" ] || exit "$rc"
+grep -q '^1\.\.' "$out.tmp/summary.txt" ||
+	die "stopped before its end; what there is: $out.tmp"
+git -C "$LINUX" rev-parse base series | sed '1s/^/base: /;2s/^/series: /' >"$out.tmp/env.txt"
 rm -rf "$out"
 mv "$out.tmp" "$out"
 exit "$rc"

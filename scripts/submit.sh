@@ -27,6 +27,9 @@
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
+# You are who git config says, not who the environment does.
+unset GIT_{AUTHOR,COMMITTER}_{NAME,EMAIL,DATE}
+
 tree=$BUILD/submit out=$BUILD/mails command='' build=1 reflect=0
 while [ $# -gt 0 ]; do
 	case $1 in

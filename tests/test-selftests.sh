@@ -103,9 +103,22 @@ t_bad_list()
 	err_has 'bad line'
 }
 
+# Some of these tests race against the kernel, whatever kernel it is: what
+# differs once has to differ twice.
 t_core()
 {
-	run 0 "$TOP/scripts/selftests.sh" --core
+	local names rc=0
+
+	"$TOP/scripts/selftests.sh" --core >"$tmp/out" 2>"$tmp/err" || rc=$?
+	sed 's/^/# /' "$tmp/out"
+	[ "$rc" -ne 0 ] || return 0
+	names=$(awk 'NF >= 8 && $2 ~ /^[0-9-]+$/ && $NF != "pass" { print $1 }' "$tmp/out" | paste -sd,)
+	if [ -z "$names" ]; then
+		why "exit code $rc: $(tail -n 5 "$tmp/err")"
+		return
+	fi
+	echo "# once more: $names"
+	run 0 "$TOP/scripts/selftests.sh" --core --only "$names"
 	sed 's/^/# /' "$tmp/out"
 }
 

@@ -120,4 +120,5 @@ done <<-'EOF'
 	notify disk
 	upgrade anon-fork
 EOF
+echo "1..$n"
 finish

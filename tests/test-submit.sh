@@ -20,6 +20,7 @@ export HOME=$tmp/home GIT_CONFIG_GLOBAL=$tmp/home/gitconfig GIT_CONFIG_NOSYSTEM=
 mkdir "$HOME"
 git config --global user.name 'Zoë Submitter'
 git config --global user.email zoe@example.org
+git config --global safe.directory '*'
 git config --global init.defaultBranch master
 git config --global b4.attestation-policy off
 git config --global sendemail.smtpserver 127.0.0.1
@@ -77,6 +78,7 @@ t_identity()
 		err_has 'nobody can answer you'
 	done
 	git config --global user.email zoe@example.org
+git config --global safe.directory '*'
 }
 
 t_dirty()
@@ -220,12 +222,14 @@ t_send_refused()
 
 t_round_trip()
 {
-	local sink=$tmp/sink pid
+	local sink=$tmp/sink
 
 	mkdir "$sink"
-	"$TOP/tests/smtp-sink.py" "$sink" &
+	# Not our stdout: who reads it must not wait for the sink.
+	"$TOP/tests/smtp-sink.py" "$sink" >"$sink/log" 2>&1 &
 	pid=$!
-	for _ in $(seq 50); do
+	trap 'kill "$pid" 2>/dev/null; rm -rf "$tmp"' EXIT
+	for _ in $(seq 300); do
 		[ ! -e "$sink/port" ] || break
 		sleep 0.1
 	done

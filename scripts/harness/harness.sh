@@ -155,7 +155,7 @@ environment()
 run()
 {
 	local command="harness.sh run $*" peers=0 rounds=15 out='' args=()
-	local specs=() dir d i peer_versions=''
+	local specs=() dir d i list peer_versions=''
 
 	while [ $# -gt 0 ]; do
 		case $1 in
@@ -177,16 +177,18 @@ run()
 		d=$(basename "$d" .diff)
 		bench_spec "$d" "$(kernel_dir "$d")"
 	done
+	list=$(patches_with_code)
 	while read -r d; do
 		bench_spec "$d" "$(kernel_dir "$d")"
-	done < <(patches_with_code)
+	done <<<"$list"
 	if [ $peers = 1 ]; then
+		list=$("$HARNESS/peer-tree.sh" 6.12 6.17 6.18 7.1) || die "no peers"
 		while read -r dir; do
 			d=$(basename "$dir")
 			d=${d#linux-}
 			peer_versions+=" $d"
 			bench_spec "v${d%.*}" "$(kernel_of_peer "$dir")"
-		done < <("$HARNESS/peer-tree.sh" 6.12 6.17 6.18 7.1)
+		done <<<"$list"
 	fi
 	exec 9>&-
 	rm -rf "$out.tmp"
@@ -260,7 +262,7 @@ difftest()
 
 difftest_each()
 {
-	local cases=100000000 out=$TOP/bench-results/difftest patch rc=0
+	local cases=100000000 out=$TOP/bench-results/difftest list patch rc=0
 
 	while [ $# -gt 0 ]; do
 		case $1 in
@@ -274,13 +276,14 @@ difftest_each()
 	rm -rf "$out.tmp"
 	mkdir -p "$out.tmp"
 	environment "harness.sh difftest-each --cases $cases" >"$out.tmp/env.txt"
+	list=$(patches_with_code)
 	while read -r patch; do
 		step "difftest base,$patch"
 		# In a process of its own: it ends by exec.
 		"$HARNESS/harness.sh" difftest --kernels "base,$patch" \
 			--cases "$cases" </dev/null |
 			tee "$out.tmp/$patch.txt" || rc=1
-	done < <(patches_with_code)
+	done <<<"$list"
 	[ $rc -eq 0 ] || die "they differ; what was found is in $out.tmp"
 	rm -rf "$out"
 	mv "$out.tmp" "$out"
@@ -408,7 +411,7 @@ fuzz()
 		esac
 		shift
 	done
-	need clang
+	command -v clang >/dev/null || die "fuzz needs clang: apt-get install clang"
 	lock harness
 	commit=$(commit_of "$on")
 	base=$(kernel_dir base)
