@@ -112,7 +112,7 @@ t_core()
 	"$TOP/scripts/selftests.sh" --core >"$tmp/out" 2>"$tmp/err" || rc=$?
 	sed 's/^/# /' "$tmp/out"
 	[ "$rc" -ne 0 ] || return 0
-	names=$(awk 'NF >= 8 && $2 ~ /^[0-9-]+$/ && $NF != "pass" { print $1 }' "$tmp/out" | paste -sd,)
+	names=$(awk 'NF >= 8 && $3 ~ /^[0-9-]+$/ && $NF != "pass" { print $1 }' "$tmp/out" | paste -sd,)
 	if [ -z "$names" ]; then
 		why "exit code $rc: $(tail -n 5 "$tmp/err")"
 		return
