@@ -45,7 +45,7 @@ t_passes()
 	run 0 "$TOP/scripts/kernel-build.sh" "$variant" --config "$config"
 	[ -z "$bad" ] || return 0
 	run 0 "$TOP/scripts/vm-run.sh" "$variant" --config "$config" \
-		--numa 2 --append no_timer_check --log "$BUILD/log/vm-behaviour-$variant.log" \
+		--numa 2 --log "$BUILD/log/vm-behaviour-$variant.log" \
 		--file "$BUILD/selftest/mprotect_test" \
 		--file "$TOP/tests/guest-behaviour.sh" -- sh guest-behaviour.sh
 	cp "$tmp/out" "$tmp/$variant"
