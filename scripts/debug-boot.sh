@@ -116,18 +116,10 @@ for part in "${parts[@]}"; do
 	if [ "$part" = planted ]; then
 		config=debug
 		kernel=planted/shared-writable
-		# A commit that no branch has; the same for the same series.
-		(
-			export GIT_INDEX_FILE=$out/index GIT_AUTHOR_NAME=x GIT_AUTHOR_EMAIL=x \
-				GIT_COMMITTER_NAME=x GIT_COMMITTER_EMAIL=x \
-				GIT_AUTHOR_DATE=2026-01-01T00:00:00Z GIT_COMMITTER_DATE=2026-01-01T00:00:00Z
-			cd "$LINUX"
-			git read-tree series
-			git apply --cached "$TOP/tests/planted/shared-writable.diff" ||
-				die "tests/planted/shared-writable.diff does not apply to the series any more"
-			git update-ref "refs/$kernel" "$(git commit-tree -p series -m Planted "$(git write-tree)")"
-		)
-		rm -f "$out/index"
+		planted=$(derive series planted git -C "$LINUX" apply --cached \
+			"$TOP/tests/planted/shared-writable.diff") ||
+			die "tests/planted/shared-writable.diff does not apply to the series any more"
+		git -C "$LINUX" update-ref "refs/$kernel" "$planted"
 	fi
 	"$TOP/scripts/kernel-build.sh" "$kernel" --config "$config" >/dev/null
 

@@ -117,3 +117,25 @@ run_log()
 	fi
 	return "$rc"
 }
+
+# derive COMMIT NAME CMD...: COMMIT of build/linux with what CMD does to the
+# index, as a commit that no branch knows. The same input gives the same commit.
+derive()
+{
+	local commit=$1 name=$2 tree
+	local -x GIT_INDEX_FILE=$BUILD/index.$BASHPID
+	local -x GIT_AUTHOR_NAME=derived GIT_AUTHOR_EMAIL=derived@localhost
+	local -x GIT_COMMITTER_NAME=derived GIT_COMMITTER_EMAIL=derived@localhost
+	local -x GIT_AUTHOR_DATE='2026-01-01T00:00:00Z'
+	local -x GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
+	shift 2
+
+	git -C "$LINUX" read-tree "$commit"
+	if ! "$@"; then
+		rm -f "$GIT_INDEX_FILE"
+		return 1
+	fi
+	tree=$(git -C "$LINUX" write-tree)
+	rm -f "$GIT_INDEX_FILE"
+	git -C "$LINUX" commit-tree -p "$commit" -m "$name" "$tree"
+}

@@ -49,16 +49,10 @@ mv "$prog.tmp$$" "$prog"
 
 # The broken kernel is a commit that is on no branch; the same series gives the
 # same commit.
-(
-	export GIT_INDEX_FILE=$tmp/index GIT_{AUTHOR,COMMITTER}_NAME=x
-	export GIT_{AUTHOR,COMMITTER}_EMAIL=x@x GIT_{AUTHOR,COMMITTER}_DATE=2026-01-01T00:00:00Z
-	cd "$LINUX"
-	git read-tree series
-	git apply --cached "$TOP/tests/stress/broken.diff" ||
-		die "the series has changed where tests/stress/broken.diff breaks it"
-	git update-ref refs/stress/broken \
-		"$(git commit-tree -p series -m broken "$(git write-tree)")"
-)
+broken=$(derive series broken git -C "$LINUX" apply --cached \
+	"$TOP/tests/stress/broken.diff") ||
+	die "the series has changed where tests/stress/broken.diff breaks it"
+git -C "$LINUX" update-ref refs/stress/broken "$broken"
 
 # vm RC LOG KERNEL [OPTION]... -- [ARGUMENT]...: boot KERNEL, run the test there.
 vm()

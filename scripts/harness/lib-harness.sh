@@ -183,28 +183,6 @@ kernel_of_commit()
 	echo "$out"
 }
 
-# derive COMMIT NAME CMD...: COMMIT with what CMD does to the index, as a
-# commit that no branch knows. The same input gives the same commit.
-derive()
-{
-	local commit=$1 name=$2 tree
-	local -x GIT_INDEX_FILE=$HBUILD/index.$BASHPID
-	local -x GIT_AUTHOR_NAME=harness GIT_AUTHOR_EMAIL=harness@localhost
-	local -x GIT_COMMITTER_NAME=harness GIT_COMMITTER_EMAIL=harness@localhost
-	local -x GIT_AUTHOR_DATE='2026-01-01T00:00:00Z'
-	local -x GIT_COMMITTER_DATE='2026-01-01T00:00:00Z'
-	shift 2
-
-	git -C "$LINUX" read-tree "$commit"
-	if ! "$@"; then
-		rm -f "$GIT_INDEX_FILE"
-		return 1
-	fi
-	tree=$(git -C "$LINUX" write-tree)
-	rm -f "$GIT_INDEX_FILE"
-	git -C "$LINUX" commit-tree -p "$commit" -m "$name" "$tree"
-}
-
 # commit_of_patch COMMIT DIFF
 commit_of_patch()
 {
