@@ -349,7 +349,11 @@ static void count_write_faults(struct area *a, bool (*which)(unsigned int))
 	};
 
 	memset(a->hit, 0, a->pages);
-	/* Stack, code and data of our own must not fault in between. */
+	/*
+	 * Stack, code and data of our own must not fault in between. Neither
+	 * must the rseq area, which the kernel writes to after each sleep.
+	 */
+	usleep(1);
 	write_faults(&dummy, 0);
 	write_faults(&dummy, 0);
 	for (unsigned int i = 0; i < a->pages; i++)
