@@ -132,8 +132,9 @@ for part in "${parts[@]}"; do
 	[ "$part" != kcsan ] || opts+=(--allow-splat)
 	rm -rf "$last"
 	setpriv --pdeathsig TERM "$TOP/scripts/selftests.sh" "${opts[@]}" >"$out/$name.out" 2>"$out/$name.err" || rc=$?
-	for p in "$last"/*.console "$last"/*.out; do
-		[ ! -e "$p" ] || cp "$p" "$out/$part-${p##*/}"
+	for p in "$last"/{,again-*/}*.{console,out}; do
+		to=${p#"$last"/}
+		[ ! -e "$p" ] || cp "$p" "$out/$part-${to//\//-}"
 	done
 	case $part in
 	planted)

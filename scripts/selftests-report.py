@@ -5,6 +5,9 @@
 Reads what guest-selftests printed, has every test's KTAP parsed by the
 kernel's own kunit_parser, prints one table. Exit code 0 if all tests had the
 same results on the kernels and every failure and skip is a known one, else 1.
+
+What is wrong may be run again: of a test that is in several folders, the last
+results count, and the table says what the first were.
 """
 
 import argparse
@@ -136,7 +139,9 @@ def main():
     parser.add_argument("--kunit", required=True, help="tools/testing/kunit of a kernel tree")
     parser.add_argument("--known", required=True, help="known failures and skips")
     parser.add_argument("--tests", required=True, help="names, those that must have run")
-    parser.add_argument("--dir", required=True, help="output of guest-selftests in KERNEL-*.out")
+    parser.add_argument("--dir", required=True, action="append",
+                        help="output of guest-selftests in KERNEL-*.out; may be given again")
+    parser.add_argument("--wrong", help="file for the names of the tests that are wrong")
     parser.add_argument("kernels", metavar="KERNEL", nargs="+", help="one, or two to compare")
     args = parser.parse_args()
 
@@ -148,36 +153,62 @@ def main():
 
     known = read_known(args.known)
     used = {}
-    outputs = [sections(glob.glob(os.path.join(args.dir, kernel + "-*.out")))
-               for kernel in args.kernels]
-    failed, notes = 0, []
+    first = [sections(glob.glob(os.path.join(args.dir[0], kernel + "-*.out")))
+             for kernel in args.kernels]
+    outputs = [dict(tests) for tests in first]
+    again = set()
+    for folder in args.dir[1:]:
+        latest = [sections(glob.glob(os.path.join(folder, kernel + "-*.out")))
+                  for kernel in args.kernels]
+        names = set().union(*latest)
+        again |= names
+        for tests, now in zip(outputs, latest):
+            # One that has not run on this kernel is lost.
+            tests.update({name: now.get(name) for name in names})
+
+    def judge(name, outputs, used):
+        results = [parse(name, tests.get(name), kunit_parser) for tests in outputs]
+        bad = differences(args.kernels, results)
+        verdict = "DIFFERS" if bad else results[0].verdict
+        for kernel, result in zip(args.kernels, results):
+            bad += [f"{kernel}: {text}" for text in unlisted(name, result, known, used)]
+        if bad and verdict != "DIFFERS":
+            verdict = "UNLISTED"
+        return results, bad, verdict
+
+    def shorten(name, texts):
+        more = [f"and {len(texts) - 6} more"] if len(texts) > 6 else []
+        return [f"  {name}: {text}" for text in texts[:6] + more]
+
+    wrong, notes, repeated = [], [], []
     print(" " * 25 + "".join(f"{kernel:>20}" for kernel in args.kernels))
     print(f"{'test':25}" + f"{'pass  fail  skip':>20}" * len(outputs) + "   verdict")
     for name in args.tests.split():
-        results = [parse(name, tests.get(name), kunit_parser) for tests in outputs]
-        diffs = differences(args.kernels, results)
-        bad = []
-        for kernel, result in zip(args.kernels, results):
-            bad += [f"{kernel}: {text}" for text in unlisted(name, result, known, used)]
+        results, bad, verdict = judge(name, outputs, used)
         counts = "".join("  " + "".join(f"{count(r, s):6}" for s in ("pass", "fail", "skip"))
                          for r in results)
-        verdict = "DIFFERS" if diffs else "UNLISTED" if bad else results[0].verdict
-        print(f"{name:25}{counts}   {verdict}")
-        if diffs or bad:
-            failed += 1
-            notes += [f"{name}: {text}" for text in (diffs + bad)[:6]]
-            if len(diffs + bad) > 6:
-                notes.append(f"{name}: and {len(diffs + bad) - 6} more")
+        print(f"{name:25}{counts}   {verdict}" + (" (again)" if name in again else ""))
+        if name in again:
+            repeated += shorten(name, judge(name, first, {})[1])
+        if bad:
+            wrong.append(name)
+            notes += shorten(name, bad)
     if used:
         print("\nKnown:")
         for entry in known:
             if entry in used:
                 print(f"  {entry.test}: {len(used[entry])} {entry.kind}: {entry.reason}")
+    if repeated:
+        print("\nRun again, for what they were the first time:")
+        print("\n".join(repeated))
     if notes:
         print("\nWrong:")
-        print("\n".join("  " + note for note in notes))
-    print(f"\n{len(args.tests.split())} tests, {failed} wrong")
-    return 1 if failed else 0
+        print("\n".join(notes))
+    print(f"\n{len(args.tests.split())} tests, {len(wrong)} wrong")
+    if args.wrong:
+        with open(args.wrong, "w", encoding="utf-8") as file:
+            file.writelines(name + "\n" for name in wrong)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@
 #
 # The existing selftests of mm/ on base and on the series, in QEMU, through the
 # kselftest runner; ends with a table of both. Fails if a test has not the same
-# result on both, and if it fails or skips for no reason that is listed.
+# result on both, and if it fails or skips for no reason that is listed. Some
+# tests race against the kernel, whatever kernel it is: what is wrong runs
+# again, up to three times, and the table says so.
 #
 # --core            the core of them, on the kernels that the benchmark uses;
 #                   else all, on kernels of the config "selftests"
@@ -97,9 +99,8 @@ tests=$(awk -v set="$set" -v n="$n" -v m="$m" -v only="$only" '
 for p in ${only//,/ }; do
 	grep -q "^${p}[[:space:]]" <<<"$tests" || usage_error "--only $p: not in the list, or not asked for"
 done
-mapfile -t guests < <(awk '{ print $2 }' <<<"$tests" | sort -nu)
 if [ -n "$dry" ]; then
-	for guest in "${guests[@]}"; do
+	awk '{ print $2 }' <<<"$tests" | sort -nu | while read -r guest; do
 		echo "guest $guest, kernels ${kernels[*]/#/$config-}:"
 		awk -v g="$guest" '$2 == g { $2 = $3 = $4 = ""; print "  " $0 }' <<<"$tests"
 	done
@@ -137,23 +138,22 @@ for p in "$BUILD"/kselftest/run-*; do
 done
 mkdir -p "$out"
 
-# boot KERNEL GUEST CPUS: the guest's output, complete, is in $out/KERNEL-GUEST.out
+# boot DIR KERNEL GUEST CPUS: the guest's output, complete, is in DIR/KERNEL-GUEST.out
 boot()
 {
-	local name=${1//\//_} to from=$series limit rc=0 files=() file vm
+	local to=$1/${2//\//_}-$3 list=$1/list-$3 from=$series limit rc=0 files=() file vm
 
-	to=$out/$name-$2
-	[ "$1" != base ] || from=$base
-	limit=$(awk '{ sum += $2 } END { print sum + 300 }' "$out/list-$2")
+	[ "$2" != base ] || from=$base
+	limit=$(awk '{ sum += $2 } END { print sum + 300 }' "$list")
 	for file in /usr/bin/timeout /usr/bin/stdbuf /usr/libexec/coreutils/libstdbuf.so /bin/bash; do
 		files+=(--file "$file:$file")
 	done
 	# dlopen()ed by pthread_cancel()
 	files+=(--file "$(gcc -print-file-name=libgcc_s.so.1):/lib/libgcc_s.so.1")
-	"$TOP/scripts/vm-run.sh" "$1" --config "$config" "${splat[@]}" --smp "$3" --numa 2 --mem 2560 \
+	"$TOP/scripts/vm-run.sh" "$2" --config "$config" "${splat[@]}" --smp "$4" --numa 2 --mem 2560 \
 		--append "proc_mem.force_override=always" --timeout "$limit" --log "$to.console" \
 		"${files[@]}" --file /usr/sbin/mkfs.ext4:/work/mkfs.ext4 --file "$from:/work/kselftest" \
-		--file "$out/list-$2:/work/list" --file "$TOP/scripts/guest-selftests" \
+		--file "$list:/work/list" --file "$TOP/scripts/guest-selftests" \
 		-- sh /work/guest-selftests >"$to.tmp" 2>"$to.err" &
 	vm=$!
 	trap 'kill "$vm" 2>/dev/null; exit 143' TERM
@@ -165,40 +165,76 @@ boot()
 	esac
 	[ "$rc" -eq 0 ] || printf '\n### vm-run.sh: exit code %d\n' "$rc" >>"$to.tmp"
 	mv "$to.tmp" "$to.out"
-	step "$1, guest $2: done"
+	step "$2, guest $3: done"
 }
 
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || :' EXIT
 trap 'say "$SELF: interrupted; run again to go on"; exit 130' INT
 trap 'say "$SELF: terminated; run again to go on"; exit 143' TERM HUP
-for guest in "${guests[@]}"; do
-	awk -v g="$guest" -v slow="$slow" '$2 == g { $5 *= slow; $2 = $3 = $4 = ""; print }' \
-		<<<"$tests" >"$out/list-$guest"
-	# A slow kernel does not get far with two: each waits for the other to
-	# flush its TLB. Races are for the stress test.
-	cpus=1
-	[ "$slow" -ne 1 ] || cpus=$(awk -v g="$guest" '$2 == g { print $3; exit }' <<<"$tests")
+
+# boot_all DIR TESTS: the guests of these tests
+boot_all()
+{
+	local guests guest kernel pid cpus
+
+	mkdir -p "$1"
+	mapfile -t guests < <(awk '{ print $2 }' <<<"$2" | sort -nu)
+	for guest in "${guests[@]}"; do
+		awk -v g="$guest" -v slow="$slow" '$2 == g { $5 *= slow; $2 = $3 = $4 = ""; print }' \
+			<<<"$2" >"$1/list-$guest"
+		# A slow kernel does not get far with two: each waits for the other
+		# to flush its TLB. Races are for the stress test.
+		cpus=1
+		[ "$slow" -ne 1 ] || cpus=$(awk -v g="$guest" '$2 == g { print $3; exit }' <<<"$2")
+		pids=()
+		for kernel in "${kernels[@]}"; do
+			[ ! -e "$1/${kernel//\//_}-$guest.out" ] || continue
+			step "$kernel, guest $guest: $(wc -l <"$1/list-$guest") tests"
+			boot "$1" "$kernel" "$guest" "$cpus" &
+			pids+=($!)
+		done
+		for pid in "${pids[@]}"; do
+			wait "$pid" || die "a guest of $guest gave no result; run again to go on"
+		done
+	done
 	pids=()
-	for kernel in "${kernels[@]}"; do
-		[ ! -e "$out/${kernel//\//_}-$guest.out" ] || continue
-		step "$kernel, guest $guest: $(wc -l <"$out/list-$guest") tests"
-		boot "$kernel" "$guest" "$cpus" &
-		pids+=($!)
+}
+
+# report DIR...: 0 if all is as it should be; table.txt, wrong
+report()
+{
+	local dir opts=()
+
+	for dir; do
+		opts+=(--dir "$dir")
 	done
-	for pid in "${pids[@]}"; do
-		wait "$pid" || die "a guest of $guest gave no result; run again to go on"
-	done
+	"$TOP/scripts/selftests-report.py" --kunit "$BUILD/kselftest/series/src/tools/testing/kunit" \
+		--known "$TOP/scripts/selftests-known" "${opts[@]}" --wrong "$out/wrong" \
+		--tests "$(awk '{ print $1 }' <<<"$tests" | tr '\n' ' ')" \
+		"${kernels[@]//\//_}" >"$out/table.txt"
+}
+
+rc=0
+boot_all "$out" "$tests"
+report "$out" || rc=$?
+dirs=("$out")
+while [ "$rc" -ne 0 ] && [ -s "$out/wrong" ] && [ ${#dirs[@]} -le 3 ] &&
+		! grep -q '^### vm-run.sh' "${dirs[-1]}"/*.out; do
+	dir=$out/again-${#dirs[@]}
+	mkdir -p "$dir"
+	# Chosen once, for a run that is gone on with.
+	[ -s "$dir/wrong" ] || cp "$out/wrong" "$dir/wrong"
+	step "again: $(paste -sd' ' "$dir/wrong")"
+	boot_all "$dir" "$(awk 'NR == FNR { wrong[$1]; next } $1 in wrong' "$dir/wrong" - <<<"$tests")"
+	dirs+=("$dir")
+	rc=0
+	report "${dirs[@]}" || rc=$?
 done
-pids=()
 
 splats=
-rc=0
-"$TOP/scripts/selftests-report.py" --kunit "$BUILD/kselftest/series/src/tools/testing/kunit" \
-	--known "$TOP/scripts/selftests-known" --tests "$(awk '{ print $1 }' <<<"$tests" | tr '\n' ' ')" \
-	"${kernels[@]//\//_}" --dir "$out" >"$out/table.txt" || rc=$?
-for p in "$out"/*.out; do
-	if grep -q '^### vm-run.sh' "$p"; then
+for p in "$out"/*.out "$out"/again-*/*.out; do
+	if [ -e "$p" ] && grep -q '^### vm-run.sh' "$p"; then
 		splats=1
 		step "$(basename "$p" .out): $(tail -n 1 "$p")"
 		cat "${p%.out}.err" >&2
@@ -214,8 +250,9 @@ if [ "$full" = "full1/1base series" ]; then
 		grep -E '^(commit|compiler|release|config_sha256):' "$BUILD/kernels/$config-$kernel/build.txt" |
 			sed "s/^/$kernel /"
 	done >"$to.tmp/env.txt"
-	for p in "$out"/*.out "$out"/*.console; do
-		gzip -9n <"$p" >"$to.tmp/${p##*/}.gz"
+	for p in "$out"/{,again-*/}*.{out,console}; do
+		name=${p#"$out"/}
+		[ ! -e "$p" ] || gzip -9n <"$p" >"$to.tmp/${name//\//-}.gz"
 	done
 	rm -rf "$to"
 	mv "$to.tmp" "$to"
