@@ -20,10 +20,10 @@ PACKAGES=(
 	# boots
 	qemu-system-x86 busybox-static e2fsprogs
 	# selftests/mm
-	libcap-dev libnuma-dev liburing-dev stress-ng
+	libcap-dev libnuma-dev liburing-dev stress-ng clang
 	# checks
 	shellcheck sparse codespell spin coccinelle libpython3-dev
-	gcc-i686-linux-gnu gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu
+	gcc-i686-linux-gnu libc6-dev-i386-cross gcc-aarch64-linux-gnu gcc-riscv64-linux-gnu
 	# reports, plots
 	python3 gnuplot-nox
 	# the way to the list

@@ -27,6 +27,13 @@ t_out_of_tree()
 	run 0 make -s -C "$dir" KSRC="$LINUX" OUTPUT="$BUILD/selftest"
 }
 
+t_compilers()
+{
+	run 0 make -s -C "$dir" KSRC="$LINUX" OUTPUT="$tmp/clang" CC=clang CFLAGS='-O2 -Werror'
+	run 0 make -s -C "$dir" KSRC="$LINUX" OUTPUT="$tmp/32" CC=i686-linux-gnu-gcc \
+		CFLAGS='-O2 -Werror'
+}
+
 t_in_tree()
 {
 	run 0 make -s -C "$LINUX" headers
@@ -101,6 +108,7 @@ t_broken()
 }
 
 t 'builds out of tree' t_out_of_tree
+t 'builds with clang, and for 32 bits, without a warning' t_compilers
 t 'builds in tree, with all of selftests/mm, and installs' t_in_tree
 t 'passes on the running kernel' t_passes
 t 'two runs print the same lines' t_two_runs_diff
