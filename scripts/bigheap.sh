@@ -69,14 +69,14 @@ awk -F, -v runs="$runs" -v seconds="$seconds" '
 	NR > 1 { sum[$1] += $3; sq[$1] += $3 ^ 2 }
 	END {
 		b = sum["base"] / runs; s = sum["series"] / runs
-		print "            base                    series"
-		print "----------------  ----------------------------"
-		print "         %stddev     %change         %stddev"
-		print "             \\          |                \\"
-		printf "%10.1f ±%3.1f%%   %+8.2f%% %10.1f ±%3.1f%%  stress-ng.bigheap.realloc_calls_per_sec\n", b, 100 * sd("base") / b, 100 * (s / b - 1), s, 100 * sd("series") / s
-		printf "\n%d boots of each kernel, in turn, %d s of guest time each. A second of this\n", runs, seconds
-		print "guest is 10^9 of its instructions (QEMU -icount shift=0): the rate compares"
-		print "the code of two kernels, it is no speed of a machine."
+		print "       base             series"
+		print "-----------  -----------------"
+		print "    %stddev  %change   %stddev"
+		print "          \\      |          \\"
+		printf "%7.0f ±%.0f%% %+7.2f%% %7.0f ±%.0f%%  stress-ng.bigheap.realloc_calls_per_sec\n", b, 100 * sd("base") / b, 100 * (s / b - 1), s, 100 * sd("series") / s
+		printf "\n%d boots of each kernel, in turn, %d s of guest time each. A second of\n", runs, seconds
+		print "this guest is 10^9 of its instructions (QEMU -icount shift=0): the rate"
+		print "compares the code of two kernels, it is no speed of a machine."
 	}' "$out/raw.csv" | tee "$out/summary.txt"
 to=$TOP/bench-results/bigheap
 rm -rf "$to.tmp"
@@ -85,10 +85,10 @@ cp "$out"/{raw.csv,summary.txt} "$to.tmp/"
 {
 	for kernel in base series; do
 		grep -E '^(commit|compiler|release|config_sha256):' "$BUILD/kernels/bench-$kernel/build.txt" |
-			sed "s/^/$kernel /"
+			sed "s/^/kernel.$kernel./"
 	done
-	qemu-system-x86_64 --version | head -n 1
-	stress-ng --version 2>&1 | head -n 1
+	echo "qemu: $(qemu-system-x86_64 --version | head -n 1)"
+	echo "stress_ng: $(stress-ng --version 2>&1 | sed -nE 's/.*version ([0-9.]+).*/\1/p')"
 	echo "command: $cmd"
 } >"$to.tmp/env.txt"
 rm -rf "$to"

@@ -41,6 +41,7 @@ Kinds: icount   instructions per page, first kernel against the last
        harness-patches
                 what each patch buys, a few rows
        public   what others measured on bare metal; run is public
+       text     summary.txt of the run as it is
 """
 import argparse
 import csv
@@ -665,6 +666,8 @@ def table(kind, run, markdown=False):
     """The lines of a table."""
     if kind == "public":
         lines = public_table(run_dir(run))
+    elif kind == "text":
+        lines = read(os.path.join(run_dir(run), "summary.txt")).splitlines()
     elif kind in ("harness", "harness-all", "harness-patches"):
         lines = harness_table(run_dir(run), kind)
     elif run == "patches/" and kind in ("diffstat", "recipients"):

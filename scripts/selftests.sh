@@ -248,7 +248,7 @@ if [ "$full" = "full1/1base series" ]; then
 	cp "$out/table.txt" "$to.tmp/"
 	for kernel in base series; do
 		grep -E '^(commit|compiler|release|config_sha256):' "$BUILD/kernels/$config-$kernel/build.txt" |
-			sed "s/^/$kernel /"
+			sed "s/^/kernel.$kernel./"
 	done >"$to.tmp/env.txt"
 	for p in "$out"/{,again-*/}*.{out,console}; do
 		name=${p#"$out"/}
