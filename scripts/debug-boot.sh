@@ -18,7 +18,7 @@
 #              test (default: 20)
 # --dry-run    say what would run
 #
-# Table and logs: bench-results/debug-boot/
+# Table and logs: bench-results/debug-boot/PART/
 
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -66,10 +66,6 @@ fi
 need qemu-system-x86_64 stress-ng gcc git
 lock debug-boot
 "$TOP/scripts/kernel-tree.sh"
-# Starts over: it has no part that takes long apart from the builds.
-out=$BUILD/debug-boot
-rm -rf "$out"
-mkdir -p "$out"
 failed=0
 
 # verdict NAME RC [REMARK]
@@ -77,7 +73,7 @@ verdict()
 {
 	local text=ok
 
-	[ "$2" -eq 0 ] || { text="FAILED, exit code $2"; failed=$((failed + 1)); }
+	[ "$2" -eq 0 ] || { text="FAILED, exit code $2"; failed=1; }
 	printf '%-28s %s\n' "$1" "$text${3:+, $3}" | tee -a "$out/table.txt"
 }
 
@@ -110,7 +106,31 @@ mkdir -p "${stress%/*}"
 gcc -O2 -static -pthread -o "$stress.tmp$$" "$TOP/tests/stress/mprotect_stress.c"
 mv "$stress.tmp$$" "$stress"
 
+# publish: the results of a part, complete
+publish()
+{
+	local to=$TOP/bench-results/debug-boot/$part p
+
+	rm -rf "$to.tmp"
+	mkdir -p "$to.tmp"
+	{
+		grep -E '^(commit|compiler|release|config_sha256):' \
+			"$BUILD/kernels/$config-${kernel//\//_}/build.txt"
+		echo "seconds: $seconds"
+	} >"$to.tmp/env.txt"
+	cp "$out/table.txt" "$to.tmp/"
+	for p in "$out"/*.out "$out"/*.console; do
+		gzip -9n <"$p" >"$to.tmp/${p##*/}.gz"
+	done
+	rm -rf "$to"
+	mv "$to.tmp" "$to"
+	step "results in bench-results/debug-boot/$part"
+}
+
 for part in "${parts[@]}"; do
+	out=$BUILD/debug-boot/$part
+	rm -rf "$out"
+	mkdir -p "$out"
 	kernel=series
 	config=$part
 	if [ "$part" = planted ]; then
@@ -144,6 +164,7 @@ for part in "${parts[@]}"; do
 			tail -n 30 "$out/$name.out" >&2
 			verdict "$name" 1 "the planted bug was not seen"
 		fi
+		publish
 		continue ;;
 	kcsan)
 		cat "$out/$part-"*.console >"$out/all"
@@ -159,21 +180,7 @@ for part in "${parts[@]}"; do
 	while IFS=$'\t' read -r name cmd; do
 		vm "$part-stress-ng-$name" "$config" sh -c "cd /tmp; exec 2>&1; $cmd --timeout ${seconds}s --metrics-brief" </dev/null
 	done < <(stressors | tr -s '\t')
+	publish
 done
 
-if [ "${parts[*]}" = "debug ubsan planted" ]; then
-	to=$TOP/bench-results/debug-boot
-	rm -rf "$to.tmp"
-	mkdir -p "$to.tmp"
-	{
-		git -C "$LINUX" log -1 --format='series: %H' series
-		cat "$out/table.txt"
-	} >"$to.tmp/table.txt"
-	for p in "$out"/*.out "$out"/*.console; do
-		gzip -9n <"$p" >"$to.tmp/${p##*/}.gz"
-	done
-	rm -rf "$to"
-	mv "$to.tmp" "$to"
-	step "results in bench-results/debug-boot"
-fi
-[ "$failed" -eq 0 ] || die "$failed of $(wc -l <"$out/table.txt") runs failed; logs: ${out#"$TOP"/}"
+[ "$failed" -eq 0 ] || die "a run failed; logs: ${BUILD#"$TOP"/}/debug-boot"
