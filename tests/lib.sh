@@ -5,8 +5,8 @@
 #
 #	t NAME FUNCTION		run a test; prints "ok N - NAME" or "not ok ..."
 #	skip NAME REASON	a test that this machine cannot run
-#	run RC COMMAND...	the command's exit code must be RC; stdout and
-#				stderr are in $tmp/out and $tmp/err
+#	run RC COMMAND...	the command's exit code must be RC; stdout, stderr
+#				and exit code are in $tmp/out, $tmp/err, $status
 #	out_has RE, err_has RE	what it printed
 #	why TEXT		the test fails, for this reason
 #	finish			last line of the script
@@ -24,12 +24,13 @@ why()
 
 run()
 {
-	local want=$1 rc=0
+	local want=$1
 	shift
 
-	"$@" >"$tmp/out" 2>"$tmp/err" || rc=$?
-	[ "$rc" -eq "$want" ] ||
-		why "'$*': exit code $rc, wanted $want: $(tail -n 3 "$tmp/err")"
+	status=0
+	"$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+	[ "$status" -eq "$want" ] ||
+		why "'$*': exit code $status, wanted $want: $(tail -n 3 "$tmp/err")"
 }
 
 out_has()
