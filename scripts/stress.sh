@@ -31,7 +31,10 @@ rc=0
 	--logs "$out.tmp" | tee "$out.tmp/summary.txt" || rc=$?
 grep -q '^1\.\.' "$out.tmp/summary.txt" ||
 	die "stopped before its end; what there is: $out.tmp"
-git -C "$LINUX" rev-parse base series | sed '1s/^/base: /;2s/^/series: /' >"$out.tmp/env.txt"
+{
+	git -C "$LINUX" rev-parse base series | sed '1s/^/base: /;2s/^/series: /'
+	echo "command: stress.sh $*"
+} >"$out.tmp/env.txt"
 rm -rf "$out"
 mv "$out.tmp" "$out"
 exit "$rc"
