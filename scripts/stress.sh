@@ -28,7 +28,7 @@ rm -rf "$out.tmp"
 mkdir -p "$out.tmp"
 rc=0
 "$TOP/tests/test-stress.sh" --base --config selftests --tries 5 --seconds 20 "$@" \
-	--logs "$out.tmp" | tee "$out.tmp/summary.txt" || rc=$?
+	--logs "$out.tmp" | sed -u "s|$TOP/||g" | tee "$out.tmp/summary.txt" || rc=$?
 grep -q '^1\.\.' "$out.tmp/summary.txt" ||
 	die "stopped before its end; what there is: $out.tmp"
 {
