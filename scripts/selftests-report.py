@@ -153,13 +153,11 @@ def main():
 
     known = read_known(args.known)
     used = {}
-    first = [sections(glob.glob(os.path.join(args.dir[0], kernel + "-*.out")))
-             for kernel in args.kernels]
+    first, *repeats = [[sections(glob.glob(os.path.join(folder, kernel + "-*.out")))
+                        for kernel in args.kernels] for folder in args.dir]
     outputs = [dict(tests) for tests in first]
     again = set()
-    for folder in args.dir[1:]:
-        latest = [sections(glob.glob(os.path.join(folder, kernel + "-*.out")))
-                  for kernel in args.kernels]
+    for latest in repeats:
         names = set().union(*latest)
         again |= names
         for tests, now in zip(outputs, latest):
@@ -168,13 +166,11 @@ def main():
 
     def judge(name, outputs, used):
         results = [parse(name, tests.get(name), kunit_parser) for tests in outputs]
-        bad = differences(args.kernels, results)
-        verdict = "DIFFERS" if bad else results[0].verdict
+        diffs, bad = differences(args.kernels, results), []
         for kernel, result in zip(args.kernels, results):
             bad += [f"{kernel}: {text}" for text in unlisted(name, result, known, used)]
-        if bad and verdict != "DIFFERS":
-            verdict = "UNLISTED"
-        return results, bad, verdict
+        verdict = "DIFFERS" if diffs else "UNLISTED" if bad else results[0].verdict
+        return results, diffs + bad, verdict
 
     def shorten(name, texts):
         more = [f"and {len(texts) - 6} more"] if len(texts) > 6 else []

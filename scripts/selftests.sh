@@ -221,13 +221,9 @@ report "$out" || rc=$?
 dirs=("$out")
 while [ "$rc" -ne 0 ] && [ -s "$out/wrong" ] && [ ${#dirs[@]} -le 3 ] &&
 		! grep -q '^### vm-run.sh' "${dirs[-1]}"/*.out; do
-	dir=$out/again-${#dirs[@]}
-	mkdir -p "$dir"
-	# Chosen once, for a run that is gone on with.
-	[ -s "$dir/wrong" ] || cp "$out/wrong" "$dir/wrong"
-	step "again: $(paste -sd' ' "$dir/wrong")"
-	boot_all "$dir" "$(awk 'NR == FNR { wrong[$1]; next } $1 in wrong' "$dir/wrong" - <<<"$tests")"
-	dirs+=("$dir")
+	step "again: $(paste -sd' ' "$out/wrong")"
+	dirs+=("$out/again-${#dirs[@]}")
+	boot_all "${dirs[-1]}" "$(awk 'NR == FNR { wrong[$1]; next } $1 in wrong' "$out/wrong" - <<<"$tests")"
 	rc=0
 	report "${dirs[@]}" || rc=$?
 done

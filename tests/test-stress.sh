@@ -54,20 +54,20 @@ broken=$(derive series broken git -C "$LINUX" apply --cached \
 	die "the series has changed where tests/stress/broken.diff breaks it"
 git -C "$LINUX" update-ref refs/stress/broken "$broken"
 
-# vm RC LOG SECONDS KERNEL [OPTION]... -- [ARGUMENT]...: boot KERNEL, run the test
-# there. No more seconds than that.
+# vm RC LOG KERNEL [OPTION]... -- [ARGUMENT]...: boot KERNEL, run the test there.
 vm()
 {
-	local rc=$1 log=$logs/$2.ktap timeout=$3 kernel=$4 options=()
-	shift 4
+	local rc=$1 log=$logs/$2.ktap kernel=$3 options=()
+	shift 3
 
 	while [ "$1" != -- ]; do
 		options+=("$1")
 		shift
 	done
 	shift
+	# A variant may take 30 s more, if little happens.
 	run "$rc" "$TOP/scripts/vm-run.sh" "$kernel" --config "$config" --smp 4 --numa 2 \
-		--timeout "$timeout" --file "$prog" \
+		--timeout $((1200 + seconds * 40)) --file "$prog" \
 		--file "$TOP/tests/stress/guest.sh" \
 		--append "${break:+mprotect_break=$break}" "${options[@]}" -- guest.sh "$@"
 	cp "$tmp/out" "$log"
@@ -79,8 +79,7 @@ passes()
 {
 	run 0 "$TOP/scripts/kernel-build.sh" "$kernel" --config "$config"
 	[ -z "$bad" ] || return 0
-	# A variant may take 30 s more, if little happens.
-	vm 0 "$1" $((1200 + seconds * 40)) "$kernel" -- -s "$seconds" "${@:2}"
+	vm 0 "$1" "$kernel" -- -s "$seconds" "${@:2}"
 	out_has '^# Totals: pass:[1-9][0-9]* fail:0 '
 }
 
@@ -96,7 +95,7 @@ t_fails()
 	for ((i = 1; i <= tries; i++)); do
 		# What else it breaks is of no interest. It ends when it fails,
 		# which takes one or two seconds.
-		vm 1 "broken-$break-$variant-$i" 300 stress/broken --allow-splat -- \
+		vm 1 "broken-$break-$variant-$i" stress/broken --timeout 300 --allow-splat -- \
 			-s 60 -r "$((i + deaths))" "$variant"
 		# Who writes to pages that are free may break anything, the test too.
 		if [[ $status =~ ^12[1-5]$ ]] && [ "$deaths" -lt 3 ]; then
