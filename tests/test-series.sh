@@ -118,8 +118,8 @@ t_unsigned()
 # With what coccicheck has to say of it: both take long.
 t_does_not_build()
 {
-	damage '0,/^+\(.*flush_start.*;\)$/s//+\1 no_such_function();/;0,/^+\t}$/s//+\t};/' \
-		"$(basename "$(grep -l '^+.*flush_start.*;' "$TOP"/patches/*.patch | head -n 1)" .patch)"
+	damage '0,/^+\(.*last->ptent = .*;\)$/s//+\1 no_such_function();/;0,/^+\t}$/s//+\t};/' \
+		"$(basename "$(grep -l '^+.*last->ptent = .*;' "$TOP"/patches/*.patch | tail -n 1)" .patch)"
 	check --targets x86_64
 	out_has "$damaged: does not build for x86_64: mm/mprotect.c:[0-9]+:.*no_such_function"
 	out_has "coccicheck: mm/mprotect.c:[0-9]+.*Unneeded semicolon"

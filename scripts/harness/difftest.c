@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Usage: difftest [--seed N] [--cases N] [--case N] [--jobs N]
+ * Usage: difftest [--seed N] [--cases N] [--case N] [--jobs N] [--either]
  *
  * Run change_protection() of two kernels on the same random page tables and
  * compare everything it leaves. The first case that differs is made small
@@ -10,6 +10,7 @@
  *   --cases N   how many (default 10000000)
  *   --case N    replay this one only, print it and both results
  *   --jobs N    default: all CPUs
+ *   --either    RULE_EITHER of judge.h applies
  *
  * Exit code: 0 all same (or as a rule allows), 1 a difference, 2 usage.
  */
@@ -267,6 +268,7 @@ int main(int argc, char **argv)
 		{ "cases", required_argument, NULL, 'n' },
 		{ "case", required_argument, NULL, 'c' },
 		{ "jobs", required_argument, NULL, 'j' },
+		{ "either", no_argument, NULL, 'e' },
 		{ }
 	};
 	unsigned long jobs = sysconf(_SC_NPROCESSORS_ONLN);
@@ -279,6 +281,7 @@ int main(int argc, char **argv)
 		case 'n': nr_cases = number(optarg); break;
 		case 'c': single = number(optarg); break;
 		case 'j': jobs = number(optarg); break;
+		case 'e': judge.either = true; break;
 		default: return 2;
 		}
 	}

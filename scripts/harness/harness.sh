@@ -30,9 +30,10 @@
 #   Writes the summaries of a run anew, from its raw samples.
 #
 # harness.sh difftest [--kernels A,B] [--cases N] [--seed N] [--case N]
-#                     [--jobs N]
+#                     [--jobs N] [--either]
 #   Runs both kernels (default base,series) on the same random page tables
-#   and compares everything. --case replays one.
+#   and compares everything. --case replays one. --either is for a patch
+#   that changes some entries in batches and others not.
 #
 # harness.sh difftest-each [--cases N]
 #   The same for each patch of the series (default 100000000 cases, which
@@ -246,6 +247,7 @@ difftest()
 		--kernels) pair=$2; shift ;;
 		--seed|--cases|--case|--jobs)
 			args+=("$1" "$2"); shift ;;
+		--either) args+=("$1") ;;
 		*) usage_error "unknown option '$1'" ;;
 		esac
 		shift
@@ -263,6 +265,7 @@ difftest()
 difftest_each()
 {
 	local cases=100000000 out=$TOP/bench-results/difftest list patch rc=0
+	local either
 
 	while [ $# -gt 0 ]; do
 		case $1 in
@@ -279,9 +282,12 @@ difftest_each()
 	list=$(patches_with_code)
 	while read -r patch; do
 		step "difftest base,$patch"
+		# Only the whole series has to be rid of batches.
+		either=(--either)
+		[ "$patch" != series ] || either=()
 		# In a process of its own: it ends by exec.
 		"$HARNESS/harness.sh" difftest --kernels "base,$patch" \
-			--cases "$cases" </dev/null |
+			--cases "$cases" "${either[@]}" </dev/null |
 			tee "$out.tmp/$patch.txt" || rc=1
 	done <<<"$list"
 	[ $rc -eq 0 ] || die "they differ; what was found is in $out.tmp"

@@ -8,7 +8,7 @@
 const char *const rule_text[NR_ALLOWED] = {
 	[SAME] = "same",
 	[RULE_ALONE] = "as base without batches",
-	[RULE_EXCLUSIVE] = "as base with batches of equally exclusive pages",
+	[RULE_EITHER] = "as base with some of its batches",
 };
 
 void judge_init(struct judge *j)
@@ -137,33 +137,20 @@ static void run(struct judge *j, const struct h_kernel *k,
 				       c->pte[c->first]) : 0;
 }
 
-static bool exclusive(struct judge *j, unsigned long pte)
-{
-	unsigned long pfn;
-
-	return frame_of(pte, &pfn) && j->world.zoo.exclusive[pfn];
-}
-
-/* The same by base, but in several calls, whose ranges end as rule says. */
-static void run_split(struct judge *j, const struct test_case *c,
-		      unsigned int last, enum verdict rule, struct outcome *o)
+/* The same by base, but in a call for each entry. */
+static void run_alone(struct judge *j, const struct test_case *c,
+		      unsigned int last, struct outcome *o)
 {
 	struct world *w = &j->world;
 	struct h_result r, *sum = &o->result;
-	unsigned int i, end;
+	unsigned int i;
 
 	copy_in(j, c);
 	set_scene(&h_base, w, c);
 	memset(sum, 0, sizeof(*sum));
-	for (i = c->first; i < last; i = end) {
-		for (end = i + 1; end < last; end++)
-			if (rule == RULE_ALONE || end == c->left ||
-			    exclusive(j, c->pte[end]) !=
-			    exclusive(j, c->pte[i]))
-				break;
+	for (i = c->first; i < last; i++) {
 		h_base.change(case_addr(w, c, i),
-			      case_addr(w, c, end - 1) + H_PAGE_SIZE, c->cp,
-			      &r);
+			      case_addr(w, c, i) + H_PAGE_SIZE, c->cp, &r);
 		sum->ret += r.ret;
 		sum->flags |= r.flags;
 		if (i == c->first || r.start < sum->start)
@@ -210,19 +197,64 @@ static bool same_ptes(const struct outcome *a, const struct outcome *b,
 	return !memcmp(a->pte, b->pte, (c->left + c->right) * 8);
 }
 
+static unsigned long lower(unsigned long a, unsigned long b)
+{
+	return a < b ? a : b;
+}
+
+static unsigned long upper(unsigned long a, unsigned long b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * Each entry is as in alone, or as base leaves it if it starts at an entry. The
+ * flush is not larger than by any of these.
+ */
+static bool either(struct judge *j, const struct test_case *c,
+		   unsigned int last, const struct outcome *alone)
+{
+	const struct outcome *a = &j->base, *b = &j->other;
+	static struct outcome o;
+	bool found[MAX_WINDOW];
+	unsigned int first, i;
+
+	if (b->result.start < lower(a->result.start, alone->result.start) ||
+	    b->result.end > upper(a->result.end, alone->result.end) ||
+	    b->result.flags & ~(a->result.flags | alone->result.flags))
+		return false;
+	for (i = 0; i < c->left + c->right; i++)
+		found[i] = b->pte[i] == alone->pte[i];
+	for (first = c->first; first < last; first++) {
+		struct test_case from = *c;
+
+		from.first = first;
+		from.last = last;
+		run(j, &h_base, &from, &o);
+		for (i = first; i < last; i++)
+			found[i] |= b->pte[i] == o.pte[i];
+	}
+	for (i = 0; i < c->left + c->right; i++)
+		if (!found[i])
+			return false;
+	return true;
+}
+
 static bool allowed(struct judge *j, const struct test_case *c,
 		    unsigned int last, enum verdict rule)
 {
-	static struct outcome split;
+	static struct outcome alone;
 	const struct outcome *a = &j->base, *b = &j->other;
 
-	/* The split calls cannot tell about these, base as such can. */
+	/* Calls for each entry cannot tell about these, base as such can. */
 	if (a->result.ret != b->result.ret ||
 	    !same_events(&a->result, &b->result) || !same_elsewhere(a, b, c))
 		return false;
-	run_split(j, c, last, rule, &split);
-	return same_ptes(b, &split, c) &&
-		same_gather(&b->result, &split.result);
+	run_alone(j, c, last, &alone);
+	if (rule == RULE_EITHER)
+		return either(j, c, last, &alone);
+	return same_ptes(b, &alone, c) &&
+		same_gather(&b->result, &alone.result);
 }
 
 enum verdict judge_case(struct judge *j, const struct test_case *c)
@@ -237,6 +269,8 @@ enum verdict judge_case(struct judge *j, const struct test_case *c)
 	    same_events(&a->result, &b->result) && same_elsewhere(a, b, c))
 		return SAME;
 	for (rule = SAME + 1; rule < NR_ALLOWED; rule++) {
+		if (rule == RULE_EITHER && !j->either)
+			continue;
 		if (allowed(j, c, c->last, rule))
 			return rule;
 		/* Without a table for a hole nobody gets to its right side. */
@@ -362,7 +396,7 @@ void judge_print(struct judge *j, const struct test_case *c)
 	       geos[c->geometry]);
 	print_result("base", &a->result);
 	print_result("other", &b->result);
-	run_split(j, c, c->last, RULE_ALONE, &alone);
+	run_alone(j, c, c->last, &alone);
 	for (i = 0; i < c->left + c->right; i++) {
 		if (!c->pte[i] && !a->pte[i] && !b->pte[i])
 			continue;

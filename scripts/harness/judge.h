@@ -19,7 +19,7 @@ extern const struct h_kernel h_base, h_other;
 enum verdict {
 	SAME,
 	RULE_ALONE,		/* ... after every entry */
-	RULE_EXCLUSIVE,		/* ... where PageAnonExclusive() changes */
+	RULE_EITHER,		/* ... so, or before the first of some batches */
 	NR_ALLOWED,
 	DIFFERENT = NR_ALLOWED,
 };
@@ -39,6 +39,11 @@ struct outcome {
 
 struct judge {
 	struct world world;
+	/*
+	 * RULE_EITHER is for a patch in the middle of a series, which changes
+	 * some entries in batches, and others not.
+	 */
+	bool either;
 	struct outcome base, other;
 };
 
