@@ -173,7 +173,7 @@ gate()
 	fails "misses a limit" "$bench" --run x --gate
 	[ -s "$RESULTS/x/summary.txt" ]
 	"$bench" --run x
-	echo 0.5 >"$FAKE/factor"
+	echo 0.1 >"$FAKE/factor"
 	"$bench" --run x --gate
 }
 t "--gate fails on a bad ratio only" gate

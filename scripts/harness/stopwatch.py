@@ -203,9 +203,9 @@ def limit(cell, phase):
     if pages < 512:
         return None
     if kind == "shared-dirty":
-        return 0.40 if order else 0.20
+        return 0.25 if order else 0.15
     if kind == "anon-exclusive" and phase == "protect":
-        return 0.40 if order else 0.35
+        return 0.25 if order else 0.15
     if kind == "anon-exclusive" and not order:
         return 0.75
     return None
