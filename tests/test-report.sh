@@ -329,7 +329,7 @@ t "update fills the tables, check agrees, a second update changes nothing" updat
 edited()
 {
 	make_files
-	sed -i '/64 MiB   0 protect/s/0\.500/0.400/' "$tmp/letter.txt"
+	sed -i '/64 MiB   0 protect/s/0\.100/0.400/' "$tmp/letter.txt"
 	fails "letter.txt:8: table icount of good" check
 }
 t "check: a number edited by hand" edited
