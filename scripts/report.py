@@ -413,9 +413,12 @@ def cells_for_glance(cells):
         if fit:
             best = max(fit, key=lambda c: c[2])
             yield f"{label}, {size(best[2])}", best
-    one = ("shared-dirty-toggle", 0, 1, "protect")
-    if one in cells:
-        yield "whole mprotect() of one page", one
+    for label, one in (
+            ("one page", ("shared-dirty-toggle", 0, 1, "protect")),
+            ("one page: restore, private",
+             ("anon-read-toggle", 0, 1, "restore"))):
+        if one in cells:
+            yield f"whole mprotect() of {label}", one
 
 
 def glance_rows(run):
