@@ -327,6 +327,15 @@ static long nr_faults(void)
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
+static long nr_switches(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage))
+		ksft_exit_fail_perror("getrusage");
+	return usage.ru_nvcsw;
+}
+
 static bool write_faults(struct area *a, unsigned int page)
 {
 	const unsigned int val = a->want[page] + 1;
@@ -347,13 +356,17 @@ static void count_write_faults(struct area *a, bool (*which)(unsigned int))
 		.addr = (char *)&dummy_page,
 		.want = &dummy_want,
 	};
+	long switched;
 
 	memset(a->hit, 0, a->pages);
 	/*
 	 * Stack, code and data of our own must not fault in between. Neither
-	 * must the rseq area, which the kernel writes to after each sleep.
+	 * must the rseq area, which the kernel writes to after a context switch,
+	 * and not every sleep is one.
 	 */
-	usleep(1);
+	switched = nr_switches();
+	while (nr_switches() == switched)
+		usleep(1);
 	write_faults(&dummy, 0);
 	write_faults(&dummy, 0);
 	for (unsigned int i = 0; i < a->pages; i++)
