@@ -40,6 +40,8 @@ Kinds: icount   instructions per page, first kernel against the last
                 with them
        harness-patches
                 what each patch buys, a few rows
+       harness-worst
+                the largest ratio after each patch, by what loses
        public   what others measured on bare metal; run is public
        text     summary.txt of the run as it is
 """
@@ -443,6 +445,41 @@ def glance_markdown(run):
                f"| {r.ratio:.2f} |")
 
 
+def step_class(r):
+    """What loses in between, as a row of the table harness-worst."""
+    if r["pages"] == "1":
+        return "a single page"
+    return {"shared-old": "old PTEs", "shared-clean": "clean PTEs",
+            "notify-clean": "clean PTEs"}.get(r["scenario"], "all others")
+
+
+def worst_table(path):
+    """Largest ratio after each patch, from the summary.csv of harness.sh run."""
+    path = os.path.join(path, "summary.csv")
+    reader = csv.DictReader(io.StringIO(read(path)))
+    worst, kernels = {}, []
+    for n, r in enumerate(reader, 2):
+        if not re.match("series", r.get("kernel") or ""):
+            continue
+        if r["kernel"] not in kernels:
+            kernels.append(r["kernel"])
+        try:
+            key, ratio = (step_class(r), r["kernel"]), float(r["ratio_to_base"])
+        except (KeyError, TypeError, ValueError) as e:
+            raise Error(f"{path}:{n}: {e}") from e
+        worst[key] = max(worst.get(key, 0), ratio)
+    if not kernels:
+        raise Error(f"{path}: no rows of the series")
+    yield "largest ratio to base of all scenarios, orders, sizes and layouts"
+    yield ""
+    yield f"{'':<14}" + "".join(f"{k:>9}" for k in kernels)
+    rows = {row for row, _ in worst}
+    for row in sorted(rows, key=lambda r: (r == "all others", r)):
+        yield f"{row:<14}" + "".join(
+            f"{worst[row, k]:9.2f}" if (row, k) in worst else f"{'-':>9}"
+            for k in kernels)
+
+
 # Of harness-patches: smallest and largest folios.
 BUYS = {("shared-dirty", "protect"), ("shared-clean", "protect"),
         ("anon-exclusive", "protect"), ("anon-exclusive", "restore")}
@@ -673,6 +710,8 @@ def table(kind, run, markdown=False):
         lines = read(os.path.join(run_dir(run), "summary.txt")).splitlines()
     elif kind in ("harness", "harness-all", "harness-patches"):
         lines = harness_table(run_dir(run), kind)
+    elif kind == "harness-worst":
+        lines = worst_table(run_dir(run))
     elif run == "patches/" and kind in ("diffstat", "recipients"):
         lines = {"diffstat": diffstat, "recipients": recipients}[kind]()
     else:

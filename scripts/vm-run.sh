@@ -42,6 +42,7 @@
 
 readonly EX_PANIC=121 EX_SPLAT=122 EX_NOINIT=123 EX_TIMEOUT=124 EX_MACHINERY=125
 
+all_args=("$@")
 variant=
 config=bench
 files=()
@@ -241,6 +242,15 @@ splat='(^|\] |: )(WARNING: |BUG: |UBSAN: |Oops: |Oops[: ]|kernel BUG at|general 
 seen() { grep -aqE -e "$1" "$log"; }
 started=
 ! seen '^vm-run: start' || started=1
+
+# With more than one thread, QEMU can still run the breakpoint of a kernel that
+# is patching its text when the kernel is done with that. No init, no output yet:
+# that can be done over.
+if [ -z "$started${VM_RUN_AGAIN:-}" ] && [ "$smp" -gt 1 ] && seen 'Oops: int3:'; then
+	say "$SELF: $name: a breakpoint outlived the kernel's text patching, as QEMU's MTTCG lets it; booting again"
+	cleanup
+	VM_RUN_AGAIN=1 exec "$0" "${all_args[@]}"
+fi
 
 if seen 'Kernel panic'; then
 	if [ -z "$started" ] && seen 'No working init|Requested init .* failed|Unable to mount root fs|Failed to execute /init'; then

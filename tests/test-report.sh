@@ -185,8 +185,15 @@ harness()
 	# Not through a pipe: grep -q would end it early.
 	"$report" show harness-all x-harness >"$tmp/out"
 	grep -q 7.77 "$tmp/out"
+	echo "series,shared-notify,falling,1,9,restore,3,1,2,1.23,1,2" >>"$dir/summary.csv"
+	"$report" show harness-worst x-harness >"$tmp/out"
+	cat "$tmp/out"
+	grep -q '^all others  *1.00  *1.00$' "$tmp/out"
+	grep -q '^old PTEs  *0.55  *0.55$' "$tmp/out"
+	grep -q '^a single page  *-  *1.23$' "$tmp/out"
 	sed -i '8s/0.55/x/' "$dir/summary.csv"
 	fails "x-harness/summary.csv:8: " "$report" show harness x-harness
+	fails "x-harness/summary.csv:8: " "$report" show harness-worst x-harness
 	rm -r "$dir"
 }
 t "the harness's summary" harness

@@ -177,6 +177,46 @@ no_init()
 	err_has 'no working init'
 }
 
+# A QEMU that shows an oops the first $1 times that it is called.
+stray_breakpoint()
+{
+	local n=$1 want=$2
+	shift 2
+
+	mkdir "$tmp/bin"
+	cat >"$tmp/bin/qemu-system-x86_64" <<-END
+	#!/usr/bin/env bash
+	echo >>"$tmp/calls"
+	[ "\$(wc -l <"$tmp/calls")" -le $n ] || exec $(command -v qemu-system-x86_64) "\$@"
+	{
+		echo '[    0.637079] Oops: int3: 0000 [#1] SMP'
+		echo '[    0.639685] Kernel panic - not syncing: Fatal exception in interrupt'
+	} >"$tmp/log"
+	END
+	chmod +x "$tmp/bin/qemu-system-x86_64"
+	PATH=$tmp/bin:$PATH vm "$want" "$@" -- sh -c 'echo "a b"; exit 7'
+}
+
+booted_again()
+{
+	stray_breakpoint 1 7
+	out_is 'a b'
+	err_has 'booting again'
+}
+
+booted_again_once()
+{
+	stray_breakpoint 2 121
+	err_has 'kernel panic'
+	[ "$(wc -l <"$tmp/calls")" -eq 2 ] || why "QEMU was called $(wc -l <"$tmp/calls") times"
+}
+
+no_thread_no_excuse()
+{
+	stray_breakpoint 1 121 --smp 1
+	err_has 'kernel panic'
+}
+
 early_stop()
 {
 	vm 125 -- reboot -f
@@ -303,6 +343,9 @@ t 'WARN' warn_splat
 t 'WARN with --allow-splat' splat_allowed
 t 'oops in a process' oops
 t 'missing init' no_init
+t 'a stray breakpoint of QEMU: booted again' booted_again
+t 'but once only' booted_again_once
+t 'and not with one CPU' no_thread_no_excuse
 t 'guest stops by itself' early_stop
 t 'QEMU fails' bad_kernel
 t 'bad command lines' bad_input
