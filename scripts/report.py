@@ -445,6 +445,26 @@ def glance_markdown(run):
                f"| {r.ratio:.2f} |")
 
 
+def harness_rows(path):
+    """(file:line, row) of the summary.csv of harness.sh run."""
+    reader = csv.DictReader(io.StringIO(read(path)))
+    want = ["kernel", "scenario", "layout", "pages", "order", "phase",
+            "median_ns_per_page", "ratio_to_base"]
+    if any(c not in (reader.fieldnames or []) for c in want):
+        raise Error(f"{path}:1: not all of the columns {','.join(want)}")
+    for n, r in enumerate(reader, 2):
+        if None in r.values():
+            raise Error(f"{path}:{n}: a column is missing")
+        yield f"{path}:{n}", r
+
+
+def number(where, text):
+    try:
+        return float(text)
+    except ValueError as e:
+        raise Error(f"{where}: {e}") from e
+
+
 def step_class(r):
     """What loses in between, as a row of the table harness-worst."""
     if r["pages"] == "1":
@@ -456,18 +476,14 @@ def step_class(r):
 def worst_table(path):
     """Largest ratio after each patch, from the summary.csv of harness.sh run."""
     path = os.path.join(path, "summary.csv")
-    reader = csv.DictReader(io.StringIO(read(path)))
     worst, kernels = {}, []
-    for n, r in enumerate(reader, 2):
-        if not re.match("series", r.get("kernel") or ""):
+    for where, r in harness_rows(path):
+        if not re.match("series", r["kernel"]):
             continue
         if r["kernel"] not in kernels:
             kernels.append(r["kernel"])
-        try:
-            key, ratio = (step_class(r), r["kernel"]), float(r["ratio_to_base"])
-        except (KeyError, TypeError, ValueError) as e:
-            raise Error(f"{path}:{n}: {e}") from e
-        worst[key] = max(worst.get(key, 0), ratio)
+        key = step_class(r), r["kernel"]
+        worst[key] = max(worst.get(key, 0), number(where, r["ratio_to_base"]))
     if not kernels:
         raise Error(f"{path}: no rows of the series")
     yield "largest ratio to base of all scenarios, orders, sizes and layouts"
@@ -488,15 +504,8 @@ BUYS = {("shared-dirty", "protect"), ("shared-clean", "protect"),
 def harness_table(path, kind):
     """Ladder of kernels from the summary.csv of harness.sh run."""
     path = os.path.join(path, "summary.csv")
-    want = ["kernel", "scenario", "layout", "pages", "order", "phase",
-            "median_ns_per_page", "ratio_to_base"]
-    reader = csv.DictReader(io.StringIO(read(path)))
-    if any(c not in (reader.fieldnames or []) for c in want):
-        raise Error(f"{path}:1: not all of the columns {','.join(want)}")
     value, kernels, cells = {}, [], []
-    for n, r in enumerate(reader, 2):
-        if None in r.values():
-            raise Error(f"{path}:{n}: a column is missing")
+    for where, r in harness_rows(path):
         if r["layout"] != "rising" or r["pages"] != "16384":
             continue
         if kind == "harness-patches":
@@ -516,10 +525,7 @@ def harness_table(path, kind):
         # The pace of a machine drifts: only the same round can be compared.
         column = ("median_ns_per_page" if r["kernel"] == kernels[0]
                   else "ratio_to_base")
-        try:
-            value[r["kernel"], cell] = float(r[column])
-        except ValueError as e:
-            raise Error(f"{path}:{n}: {e}") from e
+        value[r["kernel"], cell] = number(where, r[column])
     if not value:
         raise Error(f"{path}: no row for 16384 pages, rising frames")
     yield (f"64 MiB; {kernels[0]}: ns per page, others: ratio to it in the same "
