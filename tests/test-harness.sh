@@ -90,6 +90,40 @@ gate_can_be_missed()
 	err_has 'compares two kernels'
 }
 
+# Samples that are what they say, so that the limits themselves are tested.
+gate_has_room()
+{
+	cat >"$tmp/limits.py" <<-'EOF'
+		import sys
+		sys.path.insert(0, sys.argv[1])
+		from stopwatch import PHASES, ROOM, gate
+
+		def missed(ns, kind, exceptions=(), room=1.00):
+		    cell = (kind, 0, "rising", 16384)
+		    samples = {(name, cell, phase): [value] * 9 for phase in PHASES
+		               for name, value in (("base", 100), ("series", ns))}
+		    return bool(gate([cell], samples, exceptions, room=room)[0])
+
+		may = ["uffd-wp", "*", "rising", "16384", "*", "1.10", "reason"]
+		for text, is_so in {
+		        "1.00 is met": not missed(100, "uffd-wp"),
+		        "1.04 is not": missed(104, "uffd-wp"),
+		        "1.04 is, with room": not missed(104, "uffd-wp", room=ROOM),
+		        "1.06 is not": missed(106, "uffd-wp", room=ROOM),
+		        "1.09 may be": not missed(109, "uffd-wp", [may]),
+		        "but not 1.11": missed(111, "uffd-wp", [may], ROOM),
+		        "and no other": missed(109, "pfnmap", [may], ROOM),
+		        "0.15 is met": not missed(15, "shared-dirty"),
+		        "0.16 is not": missed(16, "shared-dirty", room=ROOM),
+		}.items():
+		    print(f"{text}: {is_so}")
+	EOF
+	run 0 python3 -B "$tmp/limits.py" "${h%/*}"
+	if [ "$(grep -c ': True$' "$tmp/out")" -ne 9 ]; then
+		why "$(cat "$tmp/out")"
+	fi
+}
+
 judges()
 {
 	run 0 "$h" difftest --kernels base,base --cases 200000
@@ -140,6 +174,7 @@ t "times base" times_base
 t "no number for a wrong count or entry" no_number_for_wrong_results
 t "the series is faster everywhere, twice at order 0" series_is_faster
 t "the gate can be missed" gate_can_be_missed
+t "the gate has room, and exceptions a limit" gate_has_room
 t "judges base the same as base, replays" judges
 t "the series leaves what base leaves, 10^7 times" series_is_the_same
 t "catches a mutant" catches_a_mutant

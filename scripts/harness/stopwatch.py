@@ -211,8 +211,11 @@ def limit(cell, phase):
     return None
 
 
-def gate(cells, samples, exceptions, name="series", to="base"):
-    """Cells of the series that miss their limit: [(cell, phase, text)]."""
+def gate(cells, samples, exceptions, name="series", to="base", room=1.00):
+    """Cells of the series that miss their limit: [(cell, phase, text)].
+
+    A limit is taken times room; an exception is a limit of its own.
+    """
     missed, excused = [], []
     for cell in cells:
         for phase in PHASES:
@@ -220,29 +223,36 @@ def gate(cells, samples, exceptions, name="series", to="base"):
             low, high = interval(r)
             m, most = median(r), limit(cell, phase)
             # 1.00 means two decimals: equal code is not always 1.000.
-            if m <= most if most else m < 1.005 and high <= 1.03:
+            if (m <= most * room if most else
+                    m < 1.005 * room and high <= 1.03 * room):
                 continue
             text = f"{m:.3f} [{low:.3f}, {high:.3f}]"
-            why = next((e for e in exceptions if all(
+            e = next((e for e in exceptions if all(
                 p in ("*", str(v)) for p, v in zip(e, (*cell, phase)))), None)
-            if why:
-                excused.append((cell, phase, text, why[5]))
+            if e and m <= float(e[5]):
+                excused.append((cell, phase, text, e[6]))
             else:
                 missed.append((cell, phase, text))
     return missed, excused
 
 
 def read_exceptions():
-    """Lines: KIND ORDER LAYOUT PAGES PHASE REASON, * for any."""
+    """Lines: KIND ORDER LAYOUT PAGES PHASE MOST REASON, * for any."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                         "exceptions")
     with open(path) as f:
-        return [line.split(None, 5) for line in f
+        return [line.split(None, 6) for line in f
                 if line.strip() and not line.startswith("#")]
 
 
+# Where the compiler puts a branch or a loop moves a cell by 5 % on a CPU, and
+# to another side on the next one. The gate of "run" has no such room: its CPU is
+# described beside its results.
+ROOM = 1.05
+
+
 def gate_again(programs, cells, samples, rounds, cold):
-    """The gate for a noisy machine: the second kernel against the first.
+    """The gate for any machine, if noisy: the second kernel against the first.
 
     What misses its limit is measured again, three times at most and each time
     with twice the rounds. Noise goes away by that, a slow kernel does not.
@@ -250,7 +260,7 @@ def gate_again(programs, cells, samples, rounds, cold):
     (to, _), (name, _) = programs[:2]
     exceptions = read_exceptions()
     for again in (True, True, True, False):
-        missed, excused = gate(cells, samples, exceptions, name, to)
+        missed, excused = gate(cells, samples, exceptions, name, to, ROOM)
         cells = list(dict.fromkeys(cell for cell, _, _ in missed))
         for (kind, order, layout, size), phase, what in missed:
             print(f"missed: {kind} order {order} {layout} {size} pages "
