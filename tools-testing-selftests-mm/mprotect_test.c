@@ -318,22 +318,20 @@ static void toggle(const struct area *a)
 	protect(a, a->prot);
 }
 
-static long nr_faults(void)
+static const struct rusage *own_usage(void)
 {
 	static struct rusage usage;
 
 	if (getrusage(RUSAGE_SELF, &usage))
 		ksft_exit_fail_perror("getrusage");
-	return usage.ru_minflt + usage.ru_majflt;
+	return &usage;
 }
 
-static long nr_switches(void)
+static long nr_faults(void)
 {
-	struct rusage usage;
+	const struct rusage *usage = own_usage();
 
-	if (getrusage(RUSAGE_SELF, &usage))
-		ksft_exit_fail_perror("getrusage");
-	return usage.ru_nvcsw;
+	return usage->ru_minflt + usage->ru_majflt;
 }
 
 static bool write_faults(struct area *a, unsigned int page)
@@ -364,8 +362,8 @@ static void count_write_faults(struct area *a, bool (*which)(unsigned int))
 	 * must the rseq area, which the kernel writes to after a context switch,
 	 * and not every sleep is one.
 	 */
-	switched = nr_switches();
-	while (nr_switches() == switched)
+	switched = own_usage()->ru_nvcsw;
+	while (own_usage()->ru_nvcsw == switched)
 		usleep(1);
 	write_faults(&dummy, 0);
 	write_faults(&dummy, 0);
