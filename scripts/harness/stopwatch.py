@@ -228,7 +228,8 @@ def gate(cells, samples, exceptions, name="series", to="base", room=1.00):
                 continue
             text = f"{m:.3f} [{low:.3f}, {high:.3f}]"
             e = next((e for e in exceptions if all(
-                p in ("*", str(v)) for p, v in zip(e, (*cell, phase)))), None)
+                p == "*" or str(v) in p.split(",")
+                for p, v in zip(e, (*cell, phase)))), None)
             if e and m <= float(e[5]):
                 excused.append((cell, phase, text, e[6]))
             else:
@@ -237,7 +238,7 @@ def gate(cells, samples, exceptions, name="series", to="base", room=1.00):
 
 
 def read_exceptions():
-    """Lines: KIND ORDER LAYOUT PAGES PHASE MOST REASON, * for any."""
+    """Lines: KIND ORDER LAYOUT PAGES PHASE MOST REASON, as that file says."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                         "exceptions")
     with open(path) as f:
@@ -246,8 +247,8 @@ def read_exceptions():
 
 
 # Where the compiler puts a branch or a loop moves a cell by 5 % on a CPU, and
-# to another side on the next one. The gate of "run" has no such room: its CPU is
-# described beside its results.
+# to another side on the next one. The gate of "run" has no such room: its CPU
+# is described beside its results.
 ROOM = 1.05
 
 
